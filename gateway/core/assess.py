@@ -1,0 +1,154 @@
+"""The ladder before the queue: SCOPE → SHAPE → AUTHORITY, and which people CONSENT demands. Pure; on the caller's task.
+
+All guards of a stage speak; a denial ends the ladder after its stage. A guard that raises is a denial; a shadowed guard is only recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from gateway.core.canonical import canonical, fingerprint
+from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFacts, Stage
+from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
+from gateway.core.policy import PolicySet, ToolRule
+
+LADDER = (Stage.SCOPE, Stage.SHAPE, Stage.AUTHORITY)
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What was found before the queue; immutable. `arguments` as dispatched (before any key goes in); `findings` deny."""
+
+    policy_digest: str
+    rule: ToolRule
+    tool: Tool | None
+    arguments: Json
+    fingerprint: str
+    findings: tuple[Finding, ...]
+    shadowed: tuple[Finding, ...]
+    requirements: tuple[Requirement, ...]
+    repeat: Requirement | None
+    """What a deliberate repeat of a non_idempotent call needs, whatever the rule's own gate says."""
+    show: str
+
+
+def assess(policies: PolicySet, request: CallRequest, principal: Principal, run: RunFacts, tool: Tool | None) -> Assessment:
+    """Judge one call by facts fixed when the run opened. Never raises for what a caller sent."""
+    rule = policies.rule_for(request.tool)
+    ask = Ask(request, principal, run, tool, rule.effect, request.arguments, request.arguments)
+    found = _Found()
+    for stage in LADDER:
+        placed = rule.stages[stage]
+        if stage is Stage.SHAPE and isinstance(ask.given, dict):
+            ask = _bound(ask, placed, found)
+        for place in placed:
+            found.hear(place, ask)
+        if found.enforced:
+            break
+    requirements = [] if found.enforced else [r for place in rule.stages[Stage.CONSENT] if (r := found.consent(place, ask))]
+    return Assessment(
+        policies.digest, rule, tool, ask.arguments, _fingerprint(rule, request.tool, ask.arguments), tuple(dict.fromkeys(found.enforced)),
+        tuple(dict.fromkeys(found.shadowed)), tuple(requirements), _repeat(rule), _show(requirements, ask),
+    )  # fmt: skip
+
+
+class _Found:
+    """Findings as they come, enforced or only recorded."""
+
+    def __init__(self) -> None:
+        self.enforced: list[Finding] = []
+        self.shadowed: list[Finding] = []
+
+    def hear(self, place: Placed, ask: Ask) -> None:
+        for finding in attempt(place, lambda guard: guard.check(ask)):
+            (self.enforced if place.enforces(finding.reason) else self.shadowed).append(finding)
+
+    def consent(self, place: Placed, ask: Ask) -> Requirement | None:
+        """A requirement can't be shadowed away (DESIGN §6), only that of a skipped rule is; one that can't be judged denies."""
+        wanted: list[Requirement | None] = []
+
+        def judge(guard: Guard) -> Iterable[Finding]:
+            wanted.append(guard.require(ask))
+            return ()
+
+        failed = attempt(place, judge)
+        if not place.skipped:
+            self.enforced.extend(failed)
+            return wanted[0] if wanted else None
+        asks = Finding(place.guard.kind, "approval.required", "People would be asked.", place.where)
+        self.shadowed.extend(failed or [asks for requirement in wanted if requirement is not None])
+        return None
+
+
+def attempt(place: Placed, judge: object) -> list[Finding]:
+    """A guard's findings with their place; a guard that can't judge denies."""
+    guard = place.guard
+    try:
+        return [replace(finding, rule=place.where) for finding in judge(guard)]  # type: ignore[operator]
+    except ConditionFault as fault:
+        return [Finding(guard.kind, "condition.failed", f"The rule's condition can't be evaluated on these arguments: {fault}", place.where)]
+    except Exception as fault:  # noqa: BLE001  a broken guard must deny (P16), whatever it raises
+        return [Finding(guard.kind, "guard.failed", f"The guard {guard.kind!r} failed ({type(fault).__name__}).", place.where)]
+
+
+def _bound(ask: Ask, placed: tuple[Placed, ...], found: _Found) -> Ask:
+    extra: dict[str, Json] = {}
+
+    def bind(guard: Guard) -> Iterable[Finding]:
+        extra.update(guard.bind(ask))
+        return ()
+
+    for place in placed:
+        if not place.skipped:
+            found.enforced.extend(attempt(place, bind))
+    return replace(ask, arguments={**ask.given, **extra}) if extra else ask
+
+
+def _fingerprint(rule: ToolRule, tool: str, arguments: Json) -> str:
+    if not isinstance(arguments, dict):
+        return fingerprint(tool, None)
+    picked = rule.idempotency.key_from
+    return fingerprint(tool, {name: arguments[name] for name in picked if name in arguments} if picked else arguments)
+
+
+def _repeat(rule: ToolRule) -> Requirement | None:
+    always = [getattr(place.guard, "always", None) for place in rule.stages[Stage.CONSENT] if not place.skipped]
+    return next((requirement for requirement in always if requirement is not None), None)
+
+
+_FIELD = re.compile(r"\{(args(?:\.[A-Za-z_][A-Za-z0-9_]*)+)\}")
+
+
+def _show(requirements: list[Requirement], ask: Ask) -> str:
+    """The approver's sentence: the first requirement's template filled in, else the tool's name. Foreign text is made safe where it is shown."""
+    template = next((r.show for r in requirements if r.show), None)
+    return ask.request.tool if template is None else _FIELD.sub(lambda m: _value(m[1], ask.arguments), template)
+
+
+def _value(path: str, arguments: Json) -> str:
+    value = arguments
+    for name in path.split(".")[1:]:
+        if not isinstance(value, Mapping) or name not in value:
+            return "(absent)"
+        value = value[name]
+    return (value if isinstance(value, str) else canonical(value).decode())[:200]
+
+
+def review(rule: ToolRule, outcome: Outcome) -> Outcome:
+    """RESULT: what of an answer may be recorded and seen. A guard that raises, or objects, replaces the result by a readable note."""
+    if outcome.result is None:
+        return outcome
+    result, reason, state = outcome.result, outcome.reason, outcome.state
+    for place in rule.stages[Stage.RESULT]:
+        try:
+            after, finding = place.guard.review(result)
+        except Exception as fault:  # noqa: BLE001  an unreviewed result must not pass (P16)
+            note = f"The tool ran, but its result could not be reviewed ({type(fault).__name__}); it was dropped."
+            after, finding = {"content": [{"type": "text", "text": note}], "isError": True}, Finding(place.guard.kind, "guard.failed", note)
+        if not place.shadow:
+            result = after
+            if finding is not None:
+                reason, state = finding.reason, "failed" if state == "succeeded" else state
+    return outcome.but(result=result, reason=reason, state=state)

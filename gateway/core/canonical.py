@@ -1,0 +1,90 @@
+"""Canonical JSON, and the digests built on it: RFC 8785 (JCS), plus integers of any size written exactly.
+
+One value has one text, whatever its spelling on the wire: members in UTF-16 order, numbers as ECMAScript prints them, so that 1.0 and 1
+(and -0 and 0) are the same. RFC 8785 would round 2^53 + 1; two ids must never share a key, so here every integer keeps all its digits.
+The C encoder does the work wherever its text can't differ: no float that ECMAScript prints otherwise, no keys that could order otherwise
+(UTF-16 and code points part beyond U+D7FF).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Any
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False).encode
+_BEYOND = re.compile("[\ud800-\U0010ffff]")
+
+
+def canonical(value: Any) -> bytes:
+    """The canonical UTF-8 text of a JSON value (None, bool, int, float, str, list, dict with str keys).
+
+    Raises ValueError for NaN, infinities, lone surrogates, integers of over 4,300 digits (Python won't print them) and nesting beyond
+    Python's stack; TypeError for what is no JSON.
+    """
+    try:
+        text = _encode(value)
+        if _differs(value, not text.isascii() and _BEYOND.search(text) is not None):
+            text = _written(value)
+    except RecursionError:
+        raise ValueError("nested too deeply for canonical JSON") from None
+    return text.encode()
+
+
+def digest(value: Any) -> str:
+    """Hex SHA-256 of the canonical text; raises like `canonical`."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def fingerprint(tool: str, arguments: Any) -> str:
+    """What is asked (DESIGN §4): `tool` is `upstream.tool`, `arguments` those dispatched, or the part of them that `key_from` picks."""
+    return digest(["tcg1", tool, arguments])
+
+
+def call_key(run: str, tool: str, fingerprint: str, operation_id: str | None, occurrence: int) -> str:
+    """The idempotency key of one occurrence of a call (DESIGN §4); `occurrence` counts from 0."""
+    return digest(["tcg1", run, tool, fingerprint, operation_id, occurrence])
+
+
+def number_text(number: float) -> str:
+    """A finite float as ECMAScript's Number::toString prints it (RFC 8785 §3.2.2.3); raises ValueError for the others."""
+    if not isfinite(number):
+        raise ValueError(f"{number!r} is no JSON number")
+    mantissa, _, exponent = repr(number).partition("e")
+    mantissa = mantissa.removesuffix(".0")
+    if not exponent:
+        return "0" if number == 0 else mantissa
+    power = int(exponent)
+    sign, digits = "-" * (number < 0), mantissa.lstrip("-").replace(".", "")
+    if 0 < power < 21:
+        return sign + digits.ljust(power + 1, "0")
+    if -7 < power < 0:
+        return f"{sign}0.{'0' * (-power - 1)}{digits}"
+    return f"{mantissa}e{power:+d}"
+
+
+def _differs(value: Any, exotic: bool) -> bool:
+    """May the C encoder's text be another than the canonical? `exotic`: the text holds a character beyond U+D7FF, perhaps in a key."""
+    if isinstance(value, dict):
+        if exotic and not all(map(str.isascii, value)):
+            return True
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return isinstance(value, float) and (value % 1 == 0 or abs(value) < 1e-4)
+    return any(type(item) is not str and _differs(item, exotic) for item in value)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, dict):
+        members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
+        return "{" + ",".join(f"{encode_basestring(name)}:{_written(item)}" for name, item in members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, float):
+        return number_text(value)
+    return _encode(value)

@@ -1,0 +1,61 @@
+"""The step of one vote: who may vote on what, and what a vote makes of a hold. A denial closes; the last approval makes the call ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.core import events as e
+from gateway.core.decide.draft import Draft
+from gateway.core.model import Finding, Principal
+from gateway.core.run import Hold, Run, stream_of
+from gateway.core.streams import State
+
+
+@dataclass(frozen=True)
+class VoteCommand:
+    """`vote`: approve or deny. `digest`: what the voter saw."""
+
+    hold: str
+    voter: Principal
+    vote: str
+    digest: str
+    note: str = ""
+
+
+def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[Draft, Hold | Finding]:
+    """Count one person's say. The same vote again is no fault; opposite, late or unseen is `hold.conflict` or `hold.digest`."""
+    draft = Draft(states, stream_of(command.hold), now)
+    hold = draft.tree.holds[command.hold]
+    run = draft.tree.runs[hold.run]
+    if not may_vote(command.voter, hold, run):
+        return draft, Finding("approval", "hold.forbidden", f"{command.voter.id!r} is not among those who may decide on this, or asked for it.")
+    if command.digest != hold.digest:
+        return draft, Finding("approval", "hold.digest", "The digest is not that of the hold as it stands.")
+    if any(v.by == command.voter.id and v.vote == command.vote for v in hold.votes):
+        return draft, hold
+    if hold.state != "held" or now >= hold.expires_at or any(v.by == command.voter.id for v in hold.votes):
+        return draft, Finding("approval", "hold.conflict", f"The hold is {'expired' if now >= hold.expires_at else hold.state} already.")
+    _count(draft, command, hold, run)
+    return draft, draft.tree.holds[hold.id]
+
+
+def _count(draft: Draft, command: VoteCommand, hold: Hold, run: Run) -> None:
+    voter = command.voter
+    where = (hold.run, hold.call, hold.id)
+    draft.add(e.VoteCast(*where, voter.id, command.vote, tuple(sorted(voter.groups)), command.digest, command.note))
+    if command.vote == "deny":
+        draft.add(e.HoldDenied(*where, voter.id, command.note))
+        draft.settle_endings()
+        return
+    after = draft.tree.holds[hold.id]
+    if all(after.met(requirement) for requirement in after.requirements):
+        deadline = draft.tree.deadline_at(run.id, draft.now) if "deadline" in run.limits.close_on else draft.now + hold.execute_within_ms
+        longest = run.opened_at + run.limits.max_age_ms if run.limits.pause_while_held else deadline
+        draft.add(e.HoldApproved(*where, min(draft.now + hold.execute_within_ms, max(longest, draft.now))))
+
+
+def may_vote(voter: Principal, hold: Hold, run: Run) -> bool:
+    """An authenticated person with the role, named by a requirement, and never one who asked."""
+    named = any(voter.matches(frozenset(requirement.approvers)) for requirement in hold.requirements)
+    return named and voter.person and "approver" in voter.roles and voter.id not in (run.principal, run.opened_by)

@@ -1,0 +1,164 @@
+"""Steps of runs: open (root, child, successor), cancel, finish, freeze, resume, and what time alone does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gateway.core import events as e
+from gateway.core.decide.draft import Draft
+from gateway.core.model import Finding, Limits, Principal
+from gateway.core.policy import PolicySet, stricter
+from gateway.core.principal import PrincipalState
+from gateway.core.run import Run, Tree, ends_at, idle_at, principal_stream, stream_of
+from gateway.core.streams import State
+
+
+@dataclass(frozen=True)
+class OpenCommand:
+    """A run to open. `id` is fresh (ignored for a child, whose id its parent's tree gives). `tighten`: the caller's own, lower caps."""
+
+    id: str
+    principal: Principal
+    policies: PolicySet
+    task_type: str
+    door: str
+    tighten: Limits
+    open_runs: int
+    run_key: str | None = None
+    parent: str | None = None
+    continues: str | None = None
+    goal: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    implicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The run, and whether it existed already."""
+
+    run: str
+    existed: bool
+
+
+def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tuple[Draft, Opened | Finding]:
+    """A new root run, or the one that has the run_key already."""
+    own = principal_stream(command.principal.id)
+    mine = states[own]
+    assert isinstance(mine, PrincipalState)
+    draft = Draft(states, command.id, now)
+    if command.run_key is not None and command.run_key in mine.run_keys:
+        return draft, Opened(mine.run_keys[command.run_key], True)
+    if len(mine.open_runs) >= command.open_runs:
+        draft.tell(command.principal.id, e.RunRefused(command.principal.id, "budget.open_runs", command.run_key))
+        message = f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed."
+        return draft, Finding("budgets", "budget.open_runs", message)
+    if command.continues is not None and (wrong := _not_continuable(states, command)) is not None:
+        return draft, wrong
+    draft.add(_opened(command, command.id, command.policies.limits, command.principal.id))
+    draft.tell(command.principal.id, e.RunRegistered(command.principal.id, command.id, command.run_key, command.implicit))
+    return draft, Opened(command.id, False)
+
+
+def _not_continuable(states: Mapping[str, State], command: OpenCommand) -> Finding | None:
+    """A successor inherits keys, so its predecessor must be over, and the principal's own."""
+    tree = states[stream_of(command.continues or "")]
+    run = tree.runs.get(command.continues or "") if isinstance(tree, Tree) else None
+    if run is None or run.principal != command.principal.id:
+        return Finding("run", "run.unknown", f"There is no run {command.continues!r} to continue.")
+    if run.state != "closed":
+        return Finding("run", "run.not_open", f"Run {run.id} is still {run.state}; only a closed run can be continued.")
+    return None
+
+
+def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> tuple[Draft, Opened | Finding]:
+    """A child in its parent's tree; it draws on its parent's purse."""
+    parent = command.parent or ""
+    draft = Draft(states, stream_of(parent), now)
+    up = draft.tree.runs[parent]
+    if command.run_key is not None:
+        for run in draft.tree.runs.values():
+            if run.parent == parent and run.run_key == command.run_key:
+                return draft, Opened(run.id, True)
+    if any(not one.takes_calls for one in draft.tree.lineage(parent)):
+        return draft, Finding("run", "run.not_open", f"Run {parent} is {up.state}; it can't open a child.")
+    if now >= draft.tree.deadline_at(parent, now):
+        return draft, Finding("run", "run.deadline", f"The deadline of run {parent} has passed.")
+    id = f"{draft.tree.root}.{len(draft.tree.runs)}"
+    draft.add(_opened(command, id, command.policies.limits, command.principal.id))
+    return draft, Opened(id, False)
+
+
+def _opened(command: OpenCommand, id: str, limits: Limits, opened_by: str) -> e.RunOpened:
+    caps = asdict(stricter(limits, command.tighten))
+    return e.RunOpened(
+        id, command.principal.id, opened_by, command.policies.policy.name, command.policies.digest, caps, command.task_type, command.door,
+        command.parent, command.run_key, command.continues, command.goal, dict(command.labels),
+    )  # fmt: skip
+
+
+def cancel(states: Mapping[str, State], run: str, by: str, now: int) -> tuple[Draft, Run]:
+    """End as cancelled. Calls in flight are the engine's to reach; over already is no fault."""
+    draft = Draft(states, stream_of(run), now)
+    if draft.tree.runs[run].state in ("open", "frozen"):
+        draft.close(run, "cancelled", "caller_cancelled", by)
+    return draft, draft.tree.runs[run]
+
+
+def finish(states: Mapping[str, State], run: str, by: str, handoff: dict[str, Any] | None, now: int) -> tuple[Draft, Run | Finding]:
+    """End as completed. Again is no fault; after another end it is."""
+    draft = Draft(states, stream_of(run), now)
+    state = draft.tree.runs[run]
+    if state.state in ("open", "frozen"):
+        draft.close(run, "completed", "model_final", by, handoff)
+    elif state.status != "completed":
+        return draft, Finding("run", "run.not_open", f"Run {run} has ended already ({state.status}: {state.reason}).")
+    return draft, draft.tree.runs[run]
+
+
+def freeze(states: Mapping[str, State], run: str, by: str, note: str, now: int) -> tuple[Draft, Run | Finding]:
+    """Admit nothing more, here and below; outcomes, usage and votes are still recorded."""
+    draft = Draft(states, stream_of(run), now)
+    if draft.tree.runs[run].state not in ("open", "frozen"):
+        return draft, Finding("run", "run.not_open", f"Run {run} is over.")
+    for one in list(draft.tree.family(run)):
+        if one.state == "open":
+            draft.add(e.RunFrozen(one.id, by, note))
+    return draft, draft.tree.runs[run]
+
+
+def resume(states: Mapping[str, State], run: str, by: str, now: int) -> tuple[Draft, Run | Finding]:
+    """Let a frozen run, and what was frozen with it, go on."""
+    draft = Draft(states, stream_of(run), now)
+    if draft.tree.runs[run].state not in ("open", "frozen"):
+        return draft, Finding("run", "run.not_open", f"Run {run} is over.")
+    for one in list(draft.tree.family(run)):
+        if one.state == "frozen":
+            draft.add(e.RunResumed(one.id, by))
+    return draft, draft.tree.runs[run]
+
+
+def sweep(states: Mapping[str, State], stream: str, now: int) -> tuple[Draft, int]:
+    """What time alone does: expiries, lapses, deadlines, idleness, endings. How many events that was."""
+    draft = Draft(states, stream, now)
+    expire_holds(draft)
+    for run in list(draft.tree.runs.values()):
+        if draft.tree.runs[run.id].state in ("open", "frozen"):
+            if now >= ends_at(run, now):
+                draft.close(run.id, "blocked", "deadline_exceeded", "gateway")
+            elif now >= idle_at(run) and not run.live:
+                draft.close(run.id, "failed", "abandoned", "gateway")
+    draft.settle_endings()
+    return draft, len(draft.events)
+
+
+def expire_holds(draft: Draft) -> None:
+    """End every hold whose clock has run out."""
+    tree = draft.tree
+    live = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state != "admitted"]
+    for record in sorted(live, key=lambda one: one.asked_at):
+        hold = tree.holds[record.hold or ""]
+        if hold.due_at is not None and draft.now >= hold.due_at:
+            reason = "approval.expired" if hold.state == "held" else "approval.lapsed"
+            draft.add(e.HoldExpired(record.run, record.id, hold.id, reason))

@@ -1,0 +1,125 @@
+"""Steps after a dispatch: record the outcome, try again, or settle what a dead owner left. Each call gets at most one outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.core import events as e
+from gateway.core.assess import attempt
+from gateway.core.decide.draft import Draft
+from gateway.core.guards.guard import Bid, Stage
+from gateway.core.model import Amounts, Effect, Outcome, Payload
+from gateway.core.policy import ToolRule
+from gateway.core.run import CallRecord, but, stream_of
+from gateway.core.streams import State
+
+
+@dataclass(frozen=True)
+class SettleCommand:
+    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`."""
+
+    call: str
+    attempt: int
+    owner: str
+    outcome: Outcome
+    result: Payload | None
+
+
+def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, CallRecord]:
+    """Record the outcome, unless the call has one or another attempt took over. The record as it stands then."""
+    draft = Draft(states, stream_of(command.call), now)
+    record = draft.tree.calls[command.call]
+    mine = record.attempt == command.attempt and record.owner == command.owner
+    late = record.state == "in_doubt" and command.outcome.state in ("succeeded", "failed")
+    if mine and (record.state == "admitted" or late):
+        record_outcome(draft, record, command.outcome, command.result, command.owner)
+        return draft, settled_record(record, command)
+    return draft, record
+
+
+def settled_record(record: CallRecord, command: SettleCommand) -> CallRecord:
+    """The record as the outcome leaves it, without folding the event a second time."""
+    outcome, kept = command.outcome, command.result.hash if command.result is not None else None
+    return but(record, state=outcome.state, reason=outcome.reason, result=kept, answered=outcome.answered, not_applied=outcome.not_applied)
+
+
+def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str) -> None:
+    """The event, its payload, and the ending of a run that waited for this call."""
+    kept = draft.keep(result) if result is not None else None
+    draft.add(
+        e.CallSettled(
+            record.run, record.id, record.attempt, outcome.state, outcome.reason, kept, outcome.answered, outcome.not_applied, outcome.status,
+            record.usd_micros, by,
+        )
+    )  # fmt: skip
+    if draft.is_ending(record.run):
+        draft.settle_endings()
+
+
+@dataclass(frozen=True)
+class AgainCommand:
+    """Another attempt under the same key, after `outcome` (None: after a dead owner's attempt)."""
+
+    call: str
+    attempt: int
+    rule: ToolRule
+    owner: str
+    lease_ms: int
+    outcome: Outcome | None
+    result: Payload | None = None
+
+
+def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, CallRecord]:
+    """Admit the next attempt if run, deadline and budget allow; else the last fault stands. The record says which."""
+    draft = Draft(states, stream_of(command.call), now)
+    record = draft.tree.calls[command.call]
+    if record.state != "admitted" or record.attempt != command.attempt:
+        return draft, record
+    if _may_go_on(draft, record, command.rule):
+        deadline = min(now + command.rule.timeout_ms, draft.tree.deadline_at(record.run, now))
+        draft.add(_next_attempt(record, command, deadline))
+    else:
+        record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner)
+    return draft, draft.tree.calls[command.call]
+
+
+def _may_go_on(draft: Draft, record: CallRecord, rule: ToolRule) -> bool:
+    tree = draft.tree
+    if any(not run.takes_calls for run in tree.lineage(record.run)) or draft.now >= tree.deadline_at(record.run, draft.now):
+        return False
+    amounts = Amounts(tool_calls=1, usd_micros=rule.usd_micros)
+    bid = Bid(tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect, poll=True)
+    budgets = [place for place in rule.stages[Stage.LIMIT] if place.guard.tree and not place.shadow]
+    findings = [f for place in budgets for f in attempt(place, lambda guard: guard.limit(bid))]
+    return all(f.reason in ("budget.in_flight", "budget.tool_calls_per_turn") for f in findings)
+
+
+def _next_attempt(record: CallRecord, command: AgainCommand, deadline: int) -> e.CallAdmitted:
+    return e.CallAdmitted(
+        record.run, record.id, record.turn, record.call_id, record.tool, record.fingerprint, record.door, record.operation_id, record.arguments,
+        record.key, record.occurrence, record.upstream, record.effect, record.attempt + 1, record.policy_digest, deadline, command.owner,
+        deadline + command.lease_ms, command.rule.usd_micros, record.hold,
+    )  # fmt: skip
+
+
+def given_up(record: CallRecord) -> Outcome:
+    """What a call comes to whose owner died and that may not be tried again."""
+    if record.effect is Effect.READ_ONLY:
+        return Outcome("cancelled", "call.cancelled", "The gateway stopped while this read was running.")
+    return in_doubt("The gateway stopped while this write was running; nobody knows whether it happened.")
+
+
+def in_doubt(message: str) -> Outcome:
+    return Outcome("in_doubt", "call.in_doubt", message)
+
+
+def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, CallRecord]:
+    """Settle what a dead owner left, by effect: reads and idempotent writes are tried again, the others are in doubt."""
+    draft = Draft(states, stream_of(command.call), now)
+    record = draft.tree.calls[command.call]
+    expired = record.effect.writes and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
+    if record.state == "admitted" and record.attempt == command.attempt and (record.effect is Effect.NON_IDEMPOTENT or expired):
+        record_outcome(draft, record, given_up(record), None, command.owner)
+        return draft, draft.tree.calls[command.call]
+    return again(states, command, now)

@@ -1,0 +1,352 @@
+"""The facts that the ledger keeps: past tense, true when written, one class a kind.
+
+Each event stands in one stream: a run tree (the root's id; children live in it), a principal (`principal:ID`) or `gateway`.
+Fields hold JSON-ready values only (str, int, bool, None, tuples and dicts of these), so that the body in the ledger is the event.
+Hashes named `arguments` and `result` point to payloads; keys and fingerprints are plain digests. New fields get defaults, none is renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events. `VERSION` rises when the meaning of a kind changes."""
+
+    VERSION: ClassVar[int] = 1
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent(Event):
+    """An event of one run in a tree."""
+
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunOpened(RunEvent):
+    """`limits` are `Limits` as a dict; `policy_digest` is the set's; `opened_by` differs from `principal` for a child opened by token."""
+
+    principal: str
+    opened_by: str
+    policy: str
+    policy_digest: str
+    limits: dict[str, Any]
+    task_type: str
+    door: str
+    parent: str | None = None
+    run_key: str | None = None
+    continues: str | None = None
+    goal: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFrozen(RunEvent):
+    by: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(RunEvent):
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunClosing(RunEvent):
+    """No more admissions; `status` and `reason` are the terminal ones (DESIGN §4)."""
+
+    status: str
+    reason: str
+    by: str
+    handoff: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunClosed(RunEvent):
+    """Every call is terminal or in doubt."""
+
+    status: str
+    reason: str
+
+
+# ---- turn ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOpened(RunEvent):
+    """`tokens` is what is set aside for the model call (`tokens_per_turn`)."""
+
+    turn: int
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAnswered(RunEvent):
+    """What the model asked for, before any of it ran. `calls`: [{call_id, tool, arguments (payload hash)}] in the model's order."""
+
+    turn: int
+    digest: str | None
+    calls: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnClosed(RunEvent):
+    """`status`: completed, cancelled or failed."""
+
+    turn: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported(RunEvent):
+    """`source`: self_reported (adds, never lowers) or reporter (the actual; releases what was set aside)."""
+
+    turn: int
+    source: str
+    model: str | None
+    input: int
+    output: int
+    cache_creation: int
+    cache_read: int
+    tokens: int
+    usd_micros: int
+
+
+# ---- call ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallEvent(RunEvent):
+    """An event of one call."""
+
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallAsked(CallEvent):
+    """What the three intake events (denied, held, admitted) have in common: what was asked, and by which door."""
+
+    turn: int
+    call_id: str | None
+    tool: str
+    fingerprint: str
+    door: str
+    operation_id: str | None
+    arguments: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallDenied(CallAsked):
+    """Refused before any byte went out. `findings` as dicts of `Finding`; `shadowed` are those that were only recorded."""
+
+    findings: tuple[dict[str, Any], ...] = ()
+    shadowed: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallHeld(CallAsked):
+    """Waits for people. `digest` binds all that an approver sees; `requirements` as dicts of `Requirement`."""
+
+    hold: str = ""
+    digest: str = ""
+    key: str = ""
+    occurrence: int = 0
+    upstream: str = ""
+    effect: str = ""
+    tool_digest: str = ""
+    policy_digest: str = ""
+    requirements: tuple[dict[str, Any], ...] = ()
+    show: str = ""
+    expires_at: int = 0
+    execute_within_ms: int = 0
+    usd_micros: int = 0
+    shadowed: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallAdmitted(CallAsked):
+    """The intent: durable before one byte of the attempt leaves. `hold` is consumed by it."""
+
+    key: str = ""
+    occurrence: int = 0
+    upstream: str = ""
+    effect: str = ""
+    attempt: int = 1
+    policy_digest: str = ""
+    deadline_at: int = 0
+    owner: str = ""
+    lease_until: int = 0
+    usd_micros: int = 0
+    hold: str | None = None
+    shadowed: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettled(CallEvent):
+    """What became of the attempt. `state`: succeeded, failed, cancelled, in_doubt. `result` is a payload hash.
+
+    `usd_micros` is the actual posted for this attempt.
+    """
+
+    attempt: int
+    state: str
+    reason: str | None = None
+    result: str | None = None
+    answered: bool = False
+    not_applied: bool = False
+    status: int | None = None
+    usd_micros: int = 0
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallReplayed(CallEvent):
+    """A repeat was answered from the record of `call`; nothing was executed. `of` names the run that holds the record.
+
+    `joined`: it waited for the running dispatch. `loop`: the reason of a loop that this repeat is part of; it counts as an interception.
+    """
+
+    of: str
+    turn: int
+    call_id: str | None
+    tool: str
+    fingerprint: str
+    door: str
+    result: str | None
+    same_call_id: bool = False
+    joined: bool = False
+    loop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallCancelled(CallEvent):
+    """An open call ended before any dispatch (held, ready), or a cancelled turn's call gets its synthetic result."""
+
+    reason: str
+    by: str
+
+
+# ---- hold ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class HoldEvent(CallEvent):
+    hold: str
+
+
+@dataclass(frozen=True, slots=True)
+class VoteCast(HoldEvent):
+    """`vote`: approve or deny. `groups`: the voter's, as authenticated, so that requirements can be counted from the record."""
+
+    by: str
+    vote: str
+    groups: tuple[str, ...]
+    digest: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldApproved(HoldEvent):
+    """Every requirement is met; the call is ready until `execute_by`."""
+
+    execute_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldDenied(HoldEvent):
+    by: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldExpired(HoldEvent):
+    """Nobody decided in time (`approval.expired`), or nobody executed in time (`approval.lapsed`)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldVoided(HoldEvent):
+    """What was approved no longer is what would run: `what` changed (tool or rule)."""
+
+    what: str
+
+
+# ---- principal ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalEvent(Event):
+    principal: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRegistered(PrincipalEvent):
+    """A root run counts against the principal's open runs; `run_key` belongs to it for good."""
+
+    run: str
+    run_key: str | None
+    implicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunReleased(PrincipalEvent):
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCounted(PrincipalEvent):
+    """A held call of any of the principal's runs counts until it is decided and executed, or ended."""
+
+    hold: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldReleased(PrincipalEvent):
+    hold: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRefused(PrincipalEvent):
+    """A run was not opened, or a call had no run to stand in."""
+
+    reason: str
+    run_key: str | None = None
+
+
+# ---- gateway ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesLoaded(Event):
+    """`number` rises by one with each new set of files; `digest` is over all of them; texts stand in `policies` by digest."""
+
+    number: int
+    digest: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSeen(Event):
+    """A definition's digest at first sight, or a different one later."""
+
+    tool: str
+    digest: str
+
+
+KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        RunOpened, RunFrozen, RunResumed, RunClosing, RunClosed, TurnOpened, TurnAnswered, TurnClosed, UsageReported,
+        CallDenied, CallHeld, CallAdmitted, CallSettled, CallReplayed, CallCancelled,
+        VoteCast, HoldApproved, HoldDenied, HoldExpired, HoldVoided,
+        RunRegistered, RunReleased, HoldCounted, HoldReleased, RunRefused, PoliciesLoaded, ToolSeen,
+    )
+}  # fmt: skip
+"""Name in the ledger -> class."""

@@ -1,0 +1,288 @@
+"""state + event -> next state, for run trees: one small function a kind. An event that the tables forbid raises and changes nothing.
+
+Each LIMIT guard's little state is folded here too: `guard.fold(fact, event, tree before)`, for the event's run, and for its ancestors
+where the guard says `tree = True` (purses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from immutables import Map
+
+from gateway.core import events as e
+from gateway.core.guards import FOLDED
+from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RUN, SETTLED_INPUT, TURN, step
+from gateway.core.model import Effect, Limits, Requirement
+from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, Vote, but
+
+Evolver = Callable[[Tree, int, int, Any], Tree]
+
+
+def evolve_tree(tree: Tree, seq: int, at: int, event: e.Event) -> Tree:
+    """The next state of a run stream. Raises IllegalTransition."""
+    after = _EVOLVERS[type(event)](tree, seq, at, event)
+    runs = _folded(tree, after.runs, event) if isinstance(event, FOLDED.kinds) else after.runs
+    runs = _paused(runs, event.run, at)  # type: ignore[attr-defined]
+    return but(after, seq=seq, at=at, runs=runs)
+
+
+def _folded(tree: Tree, runs: Map[str, Run], event: Any) -> Map[str, Run]:
+    run: str | None = event.run
+    while run is not None:
+        state = runs[run]
+        facts = state.facts
+        for guard in FOLDED.guards:
+            if guard.tree or run == event.run:
+                fact = facts.get(guard.kind, guard.start)
+                folded = guard.fold(fact, event, tree)
+                if folded is not fact:
+                    facts = facts.set(guard.kind, folded)
+        if facts is not state.facts:
+            runs = runs.set(run, but(state, facts=facts))
+        run = state.parent
+    return runs
+
+
+def _paused(runs: Map[str, Run], id: str, at: int) -> Map[str, Run]:
+    """Start or end a pause: a held or ready call, no admitted call, no open turn (DESIGN §5)."""
+    run = runs[id]
+    if not run.limits.pause_while_held:
+        return runs
+    states = set(run.live.values())
+    pausing = bool(states) and "admitted" not in states and not run.open_turns
+    if pausing and run.paused_at is None:
+        return runs.set(id, but(run, paused_at=at))
+    if not pausing and run.paused_at is not None:
+        return runs.set(id, but(run, paused_at=None, paused_ms=run.paused_ms + at - run.paused_at))
+    return runs
+
+
+def _with_run(tree: Tree, run: Run, **changes: Any) -> Tree:
+    return but(tree, runs=tree.runs.set(run.id, but(run, **changes)))
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------------
+
+
+def _opened(tree: Tree, seq: int, at: int, event: e.RunOpened) -> Tree:
+    limits = Limits(**{**event.limits, "close_on": tuple(event.limits["close_on"])})
+    run = Run(
+        event.run, event.principal, event.opened_by, event.policy, event.policy_digest, limits, event.task_type, at, event.door, event.parent,
+        event.run_key, event.continues, event.goal, Map(event.labels), active_at=at,
+    )  # fmt: skip
+    return but(tree, root=tree.root or event.run, runs=tree.runs.set(run.id, run))
+
+
+def _frozen(tree: Tree, seq: int, at: int, event: e.RunFrozen) -> Tree:
+    run = tree.runs[event.run]
+    return _with_run(tree, run, state=step(RUN, run.state, "freeze"))
+
+
+def _resumed(tree: Tree, seq: int, at: int, event: e.RunResumed) -> Tree:
+    run = tree.runs[event.run]
+    return _with_run(tree, run, state=step(RUN, run.state, "resume"), active_at=at)
+
+
+def _closing(tree: Tree, seq: int, at: int, event: e.RunClosing) -> Tree:
+    run = tree.runs[event.run]
+    handoff = Map(event.handoff) if event.handoff is not None else None
+    state = step(RUN, run.state, "close")
+    return _with_run(tree, run, state=state, status=event.status, reason=event.reason, ended_by=event.by, handoff=handoff)
+
+
+def _closed(tree: Tree, seq: int, at: int, event: e.RunClosed) -> Tree:
+    run = tree.runs[event.run]
+    return _with_run(tree, run, state=step(RUN, run.state, "done"), closed_at=at)
+
+
+# ---- turn ---------------------------------------------------------------------------------------------------------------
+
+
+def _turn_opened(tree: Tree, seq: int, at: int, event: e.TurnOpened) -> Tree:
+    run = tree.runs[event.run]
+    turn = Turn(event.turn, at, event.tokens)
+    turns = run.turns.set(turn.number, turn)
+    return _with_run(tree, run, turns=turns, last_turn=turn.number, open_turns=run.open_turns + 1, active_at=at)
+
+
+def _turn_answered(tree: Tree, seq: int, at: int, event: e.TurnAnswered) -> Tree:
+    run = tree.runs[event.run]
+    turn = run.turns[event.turn]
+    after = but(turn, state=step(TURN, turn.state, "answer"), digest=event.digest, asked=tuple(Map(call) for call in event.calls))
+    return _with_run(tree, run, turns=run.turns.set(turn.number, after), open_turns=run.open_turns - 1, active_at=at)
+
+
+def _turn_closed(tree: Tree, seq: int, at: int, event: e.TurnClosed) -> Tree:
+    run = tree.runs[event.run]
+    turn = run.turns[event.turn]
+    after = but(turn, state=step(TURN, turn.state, "close"), status=event.status, closed_at=at)
+    return _with_run(tree, run, turns=run.turns.set(turn.number, after), open_turns=run.open_turns - (turn.state == "open"))
+
+
+def _usage(tree: Tree, seq: int, at: int, event: e.UsageReported) -> Tree:
+    run = tree.runs[event.run]
+    turn = run.turns[event.turn]
+    lowered = event.source == "reporter"
+    after = but(turn, reported=turn.reported + event.tokens, tokens=0 if lowered else turn.tokens)
+    return _with_run(tree, run, turns=run.turns.set(turn.number, after), active_at=at)
+
+
+# ---- call ---------------------------------------------------------------------------------------------------------------
+
+
+def _indexed(run: Run, record: CallRecord, turn: int, call_id: str | None) -> dict[str, Any]:
+    """The changes of a run's indexes that make `record` findable by what was asked."""
+    changes: dict[str, Any] = {"by_print": run.by_print.set((record.tool, record.fingerprint, record.operation_id), record.id)}
+    if call_id is not None:
+        changes["by_call_id"] = run.by_call_id.set((turn, call_id), record.id)
+    if record.operation_id is not None:
+        changes["by_operation"] = run.by_operation.set(record.operation_id, record.id)
+    return changes
+
+
+def _asked(event: e.CallAsked, at: int) -> CallRecord:
+    return CallRecord(
+        event.call, event.run, event.turn, event.call_id, event.tool, event.fingerprint, event.operation_id, event.arguments, at, event.door
+    )  # fmt: skip
+
+
+def _denied(tree: Tree, seq: int, at: int, event: e.CallDenied) -> Tree:
+    run = tree.runs[event.run]
+    record = but(_asked(event, at), state=step(CALL, "new", "deny"), reason=event.findings[0]["reason"], settled_at=at)
+    changed = _with_run(tree, run, active_at=at)
+    return but(changed, asked=tree.asked + 1, calls=tree.calls.set(record.id, record))
+
+
+def _held(tree: Tree, seq: int, at: int, event: e.CallHeld) -> Tree:
+    run = tree.runs[event.run]
+    record = but(
+        _asked(event, at), state=step(CALL, "new", "hold"), upstream=event.upstream, effect=Effect(event.effect), key=event.key,
+        occurrence=event.occurrence, policy_digest=event.policy_digest, tool_digest=event.tool_digest, usd_micros=event.usd_micros, hold=event.hold,
+    )  # fmt: skip
+    hold = Hold(
+        event.hold, event.call, event.run, event.digest, tuple(_requirement(r) for r in event.requirements), event.show, at, event.expires_at,
+        event.execute_within_ms, step(HOLD, "new", "hold"),
+    )  # fmt: skip
+    live = run.live.set(record.id, record.state)
+    changed = _with_run(tree, run, live=live, active_at=at, **_indexed(run, record, event.turn, event.call_id))
+    return but(changed, asked=tree.asked + 1, calls=tree.calls.set(record.id, record), holds=tree.holds.set(hold.id, hold))
+
+
+def _requirement(row: dict[str, Any]) -> Requirement:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return Requirement(**fields)
+
+
+def _admitted(tree: Tree, seq: int, at: int, event: e.CallAdmitted) -> Tree:
+    run = tree.runs[event.run]
+    before = tree.calls.get(event.call)
+    record = but(
+        before or _asked(event, at), state=step(CALL, before.state if before else "new", "admit"), upstream=event.upstream,
+        effect=Effect(event.effect), key=event.key, occurrence=event.occurrence, attempt=event.attempt, policy_digest=event.policy_digest,
+        usd_micros=event.usd_micros, deadline_at=event.deadline_at, owner=event.owner, lease_until=event.lease_until,
+        admitted_at=before.admitted_at if before and before.admitted_at else at,
+    )  # fmt: skip
+    indexes = _indexed(run, record, event.turn, event.call_id) if event.attempt == 1 else {}
+    changed = _with_run(tree, run, live=run.live.set(record.id, record.state), active_at=at, **indexes)
+    changed = but(changed, asked=tree.asked + (before is None), calls=tree.calls.set(record.id, record))
+    if event.hold is not None:
+        changed = _with_hold(changed, event.hold, "admit")
+    if record.effect.writes:
+        changed = but(changed, last_write=changed.last_write.set(record.upstream, seq))
+    return changed
+
+
+def _settled(tree: Tree, seq: int, at: int, event: e.CallSettled) -> Tree:
+    run, record = tree.runs[event.run], tree.calls[event.call]
+    state = step(CALL, record.state, SETTLED_INPUT[event.state])
+    after = but(
+        record, state=state, reason=event.reason, result=event.result, answered=event.answered, not_applied=event.not_applied,
+        status=event.status, usd_micros=event.usd_micros, settled_at=at, settled_seq=seq,
+    )  # fmt: skip
+    doubts = run.in_doubt + (state == "in_doubt") - (record.state == "in_doubt")
+    changed = _with_run(tree, run, live=_without(run.live, record.id), in_doubt=doubts, active_at=at)
+    return but(changed, calls=tree.calls.set(record.id, after))
+
+
+def _replayed(tree: Tree, seq: int, at: int, event: e.CallReplayed) -> Tree:
+    run = tree.runs[event.run]
+    changes: dict[str, Any] = {"active_at": at}
+    if event.call_id is not None and (event.turn, event.call_id) not in run.by_call_id and event.call in tree.calls:
+        changes["by_call_id"] = run.by_call_id.set((event.turn, event.call_id), event.call)
+    return _with_run(tree, run, **changes)
+
+
+def _cancelled(tree: Tree, seq: int, at: int, event: e.CallCancelled) -> Tree:
+    changed = _ended(tree, event.call, "cancel", at, event.reason)
+    hold = tree.calls[event.call].hold
+    return _with_hold(changed, hold, "cancel", ended_by=event.by) if hold else changed
+
+
+def _ended(tree: Tree, call: str, by: str, at: int, reason: str | None) -> Tree:
+    record = tree.calls[call]
+    run = tree.runs[record.run]
+    after = but(record, state=step(CALL, record.state, by), reason=reason, settled_at=None if by == "approve" else at)
+    live = run.live.set(call, after.state) if after.state in LIVE_CALL else _without(run.live, call)
+    return but(_with_run(tree, run, live=live), calls=tree.calls.set(call, after))
+
+
+def _without(live: Map[str, str], call: str) -> Map[str, str]:
+    return live.delete(call) if call in live else live
+
+
+# ---- hold ---------------------------------------------------------------------------------------------------------------
+
+
+def _with_hold(tree: Tree, hold: str, by: str, **changes: Any) -> Tree:
+    before = tree.holds[hold]
+    return but(tree, holds=tree.holds.set(hold, but(before, state=step(HOLD, before.state, by), **changes)))
+
+
+def _voted(tree: Tree, seq: int, at: int, event: e.VoteCast) -> Tree:
+    hold = tree.holds[event.hold]
+    vote = Vote(event.by, event.vote, tuple(event.groups), at, event.note)
+    return but(tree, holds=tree.holds.set(hold.id, but(hold, votes=(*hold.votes, vote))))
+
+
+def _approved(tree: Tree, seq: int, at: int, event: e.HoldApproved) -> Tree:
+    return _with_hold(_ended(tree, event.call, "approve", at, None), event.hold, "approve", execute_by=event.execute_by)
+
+
+def _hold_denied(tree: Tree, seq: int, at: int, event: e.HoldDenied) -> Tree:
+    changes = {"ended_by": event.by, "note": event.note, "reason": "approval.denied"}
+    return _with_hold(_ended(tree, event.call, "deny", at, "approval.denied"), event.hold, "deny", **changes)
+
+
+def _expired(tree: Tree, seq: int, at: int, event: e.HoldExpired) -> Tree:
+    return _with_hold(_ended(tree, event.call, "expire", at, event.reason), event.hold, "expire", reason=event.reason)
+
+
+def _voided(tree: Tree, seq: int, at: int, event: e.HoldVoided) -> Tree:
+    return _with_hold(_ended(tree, event.call, "void", at, "approval.void"), event.hold, "void", reason="approval.void", note=event.what)
+
+
+_EVOLVERS: dict[type[e.Event], Evolver] = {
+    e.RunOpened: _opened,
+    e.RunFrozen: _frozen,
+    e.RunResumed: _resumed,
+    e.RunClosing: _closing,
+    e.RunClosed: _closed,
+    e.TurnOpened: _turn_opened,
+    e.TurnAnswered: _turn_answered,
+    e.TurnClosed: _turn_closed,
+    e.UsageReported: _usage,
+    e.CallDenied: _denied,
+    e.CallHeld: _held,
+    e.CallAdmitted: _admitted,
+    e.CallSettled: _settled,
+    e.CallReplayed: _replayed,
+    e.CallCancelled: _cancelled,
+    e.VoteCast: _voted,
+    e.HoldApproved: _approved,
+    e.HoldDenied: _hold_denied,
+    e.HoldExpired: _expired,
+    e.HoldVoided: _voided,
+}
+

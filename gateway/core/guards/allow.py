@@ -1,0 +1,35 @@
+"""allow: only tools that a rule names, that an upstream offers now, and whose schema can be enforced. No rule = denied and not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from gateway.core.guards.guard import Ask, Guard, Section, Stage
+from gateway.core.model import Finding
+
+
+@dataclass(frozen=True)
+class Allow(Guard):
+    """`permitted` is False only in the rule that stands for "no rule"."""
+
+    kind: ClassVar[str] = "allow"
+    stage: ClassVar[Stage] = Stage.SCOPE
+    reasons: ClassVar[tuple[str, ...]] = ("tool.unknown", "tool.not_allowed", "tool.schema_unsupported")
+    binding: ClassVar[tuple[str, ...]] = reasons
+
+    permitted: bool = True
+
+    @classmethod
+    def build(cls, section: Section) -> Self | None:
+        return cls()
+
+    def check(self, ask: Ask) -> Iterable[Finding]:
+        name = ask.request.tool
+        if not self.permitted:
+            yield Finding(self.kind, "tool.not_allowed", f"{name!r} is not among this run's tools.")
+        elif ask.tool is None:
+            yield Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now.")
+        elif ask.tool.unsupported is not None:
+            yield Finding(self.kind, "tool.schema_unsupported", f"{name!r} is held back: {ask.tool.unsupported}")

@@ -1,0 +1,203 @@
+"""What a guard is: one kind of rule, with its YAML schema, stage, own little state, check and reasons.
+
+A new guard is one file with a subclass of `Guard` and one line in the tuple `GUARDS`. The document schema, `gateway check`, the
+ladder and the docs pick it up from the class attributes. Guards of one stage can't see each other, so their order can't matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
+
+if TYPE_CHECKING:
+    from gateway.core.run import Tree
+
+
+class Stage(IntEnum):
+    """The rungs, in order; a denial ends the ladder after its stage (DESIGN §3)."""
+
+    SCOPE = 1
+    SHAPE = 2
+    AUTHORITY = 3
+    LIMIT = 4
+    CONSENT = 5
+    RESULT = 6
+
+
+class Shape(Protocol):
+    """A compiled JSON Schema: the messages of what is wrong, () if nothing."""
+
+    def __call__(self, value: Json, /) -> tuple[str, ...]: ...
+
+
+class Condition(Protocol):
+    """A compiled CEL condition over facts `{args, tool, run, principal}` or `{result, …}`; raises ConditionFault."""
+
+    def __call__(self, facts: Mapping[str, Json], /) -> bool: ...
+
+
+class Value(Protocol):
+    """A compiled CEL expression that yields a value; raises ConditionFault."""
+
+    def __call__(self, facts: Mapping[str, Json], /) -> Json: ...
+
+
+class ConditionFault(Exception):
+    """An expression couldn't be evaluated on these facts. The message names no argument's value."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What conditions may know of a run: all fixed when it opened."""
+
+    id: str
+    task_type: str
+    goal: str | None
+    labels: Mapping[str, str]
+    policy: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One call as the guards before the queue see it.
+
+    `arguments` are as they would be dispatched (given + bound); `given` is what the caller sent. `tool` is None if no
+    upstream has it.
+    """
+
+    request: CallRequest
+    principal: Principal
+    run: RunFacts
+    tool: Tool | None
+    effect: Effect
+    given: Json
+    arguments: Json
+
+    @cached_property
+    def facts(self) -> dict[str, Json]:
+        """The variables of CEL: args, tool, run, principal."""
+        principal, run = self.principal, self.run
+        return {
+            "args": self.arguments,
+            "tool": {"name": self.request.tool, "upstream": self.request.tool.partition(".")[0]},
+            "run": {
+                "id": run.id, "task_type": run.task_type, "goal": run.goal or "", "labels": dict(run.labels), "policy": run.policy
+            },
+            "principal": {"id": principal.id, "groups": sorted(principal.groups), "claims": dict(principal.claims)},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bid:
+    """What a call, or a new turn (`tool` is then ""), would take, inside the ledger's step, with the tree's state as it is now.
+
+    `amounts` are what it would set aside (nothing for a call whose amounts were set aside when it was held). `holds`: it would be held, not
+    dispatched. `poll`: the rule exempts it from loops.
+    """
+
+    tree: Tree
+    run: str
+    turn: int
+    now: int
+    amounts: Amounts
+    tool: str = ""
+    fingerprint: str = ""
+    effect: Effect = Effect.READ_ONLY
+    holds: bool = False
+    poll: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A guard's own parts of one document, with what it needs to build itself.
+
+    `data` maps home (`top`, `run`, `defaults`, `rule`) to plain data, `pointer` to its JSON pointer; `rule` is absent for guards built once a
+    document. `report(pointer, message)` collects mistakes; `shape(schema, pointer)`, `condition(text, variables, pointer)` and
+    `value(text, variables, pointer)` compile and report by themselves (then they return None).
+    """
+
+    data: Mapping[str, Mapping[str, Any]]
+    pointer: Mapping[str, str]
+    effect: Effect
+    where: str
+    digest: str
+    report: Callable[[str, str], None]
+    shape: Callable[[Mapping[str, Any], str], Shape | None]
+    condition: Callable[[str, frozenset[str], str], Condition | None]
+    value: Callable[[str, frozenset[str], str], Value | None]
+    kind: str = "policy"
+    """`policy` or `ceiling`."""
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Base of all guards; a subclass overrides what its stage uses.
+
+    `schema`: home -> {property: JSON Schema}; homes are `top`, `run`, `defaults`, `rule`. `per_rule`: built once for each rule (else once
+    a document).
+    """
+
+    kind: ClassVar[str]
+    stage: ClassVar[Stage]
+    reasons: ClassVar[tuple[str, ...]] = ()
+    binding: ClassVar[tuple[str, ...]] = ()
+    """Those of `reasons` that no shadow suspends; a guard that has no others can't be shadowed."""
+    schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    per_rule: ClassVar[bool] = True
+    start: ClassVar[Any] = None
+    """LIMIT only: the guard's little state before any event; None = it keeps none."""
+    tree: ClassVar[bool] = False
+    """LIMIT only: events of a run fold into its ancestors' state too (purses)."""
+
+    @staticmethod
+    def fold(fact: Any, event: Any, tree: Tree) -> Any:
+        """LIMIT only: the little state after an event; `tree` is the state before it. Returns `fact` itself when nothing changed."""
+        return fact
+
+    @classmethod
+    def build(cls, section: Section) -> Self | None:
+        """The guard for this rule or document; None when it has nothing to say there."""
+        raise NotImplementedError
+
+    def bind(self, ask: Ask) -> Mapping[str, Json]:
+        """SHAPE only: arguments injected before any check; raises ConditionFault."""
+        return {}
+
+    def check(self, ask: Ask) -> Iterable[Finding]:
+        """SCOPE, SHAPE, AUTHORITY: what is wrong, judged by facts fixed at opening and the arguments."""
+        return ()
+
+    def require(self, ask: Ask) -> Requirement | None:
+        """CONSENT: the people this rule demands for this call; raises ConditionFault."""
+        return None
+
+    def limit(self, bid: Bid) -> Iterable[Finding]:
+        """LIMIT: what would be exceeded, judged by the run tree's state inside the step."""
+        return ()
+
+    def review(self, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Finding | None]:
+        """RESULT: the result as it may be recorded and seen, and what was wrong with it."""
+        return result, None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A guard where a rule put it. `where` is `file:line`; `shadow`: it judges and is recorded, but doesn't enforce.
+
+    `skipped`: its rule has `mode: shadow`, so nothing of it applies, neither what it would inject nor whom it would ask.
+    """
+
+    guard: Guard
+    where: str
+    shadow: bool = False
+    skipped: bool = False
+
+    def enforces(self, reason: str) -> bool:
+        """Does a finding with this reason deny, or is it only recorded?"""
+        return not self.skipped and (not self.shadow or reason in self.guard.binding)
+

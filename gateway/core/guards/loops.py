@@ -1,0 +1,151 @@
+"""loops: the same call with the same result again and again, short cycles, and refusals in a row; results that change are no loop.
+
+It looks at the last 20 things that happened in the run, as (tool, fingerprint, result). The next call that would be dispatched is
+intercepted with an explanation; after `close_after` interceptions, or 200 recorded refusals, the run ends blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from gateway.core import events as e
+from gateway.core.guards.guard import Bid, Guard, Section, Stage
+from gateway.core.model import Finding
+from gateway.core.run import Run, Tree, but
+
+WINDOW = 20
+MOST_REFUSALS = 200
+
+Seen = tuple[str, str, str | None]
+
+
+@dataclass(frozen=True)
+class History:
+    """`seen`: (tool, fingerprint, result or reason), the latest last. `in_row`: refusals since anything else. `refused`: all refusals."""
+
+    seen: tuple[Seen, ...] = ()
+    in_row: int = 0
+    refused: int = 0
+    intercepted: int = 0
+
+    def streak(self, tool: str, fingerprint: str) -> int:
+        """How often this call had its latest result, uninterrupted by another result of the same call."""
+        results = [result for t, f, result in reversed(self.seen) if t == tool and f == fingerprint]
+        return next((i for i, result in enumerate(results) if result != results[0]), len(results))
+
+    def cycles(self, period: int, times: int, tool: str, fingerprint: str) -> bool:
+        """Is the tail a cycle of this period, seen `times` times, which this call would go on with?"""
+        tail = self.seen[-period * times :]
+        if len(tail) < period * times or tail[-period][:2] != (tool, fingerprint):
+            return False
+        return len(set(tail[:period])) == period and all(tail[i] == tail[i % period] for i in range(len(tail)))
+
+    def saw(self, seen: Seen) -> tuple[Seen, ...]:
+        return (*self.seen[1 - WINDOW :], seen)
+
+
+def _denied(fact: History, event: e.CallDenied) -> History:
+    reason = event.findings[0]["reason"]
+    seen = fact.saw((event.tool, event.fingerprint, reason))
+    looped = reason.startswith("loop.")
+    in_row = 0 if reason == "loop.refusals" else fact.in_row + 1
+    return but(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
+
+
+def _replayed(fact: History, event: e.CallReplayed) -> History:
+    if event.same_call_id or event.joined:
+        return fact
+    seen = fact.saw((event.tool, event.fingerprint, event.result))
+    return but(fact, seen=seen, in_row=0, intercepted=fact.intercepted + (event.loop is not None))
+
+
+def _settled(fact: History, event: e.CallSettled, tree: Tree) -> History:
+    call = tree.calls[event.call]
+    return but(fact, seen=fact.saw((call.tool, call.fingerprint, event.result or event.reason)), in_row=0)
+
+
+def _times(most: int, what: str) -> dict[str, Any]:
+    """More than what can be seen would switch the guard off."""
+    return {"type": "integer", "minimum": 1, "maximum": most, "description": what}
+
+
+@dataclass(frozen=True)
+class Loops(Guard):
+    kind: ClassVar[str] = "loops"
+    stage: ClassVar[Stage] = Stage.LIMIT
+    reasons: ClassVar[tuple[str, ...]] = ("loop.repeat", "loop.cycle", "loop.refusals")
+    schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "top": {
+            "loops": {
+                "type": "object",
+                "description": "How often the same call with the same result, a cycle, or refusals in a row are let pass.",
+                "additionalProperties": False,
+                "properties": {
+                    "writes": _times(WINDOW, "the same write with the same result (3)"),
+                    "reads": _times(WINDOW, "the same read with the same result (10)"),
+                    "cycles": _times(WINDOW // 3, "the same cycle of 2 or 3 calls (3)"),
+                    "refusals": _times(MOST_REFUSALS, "refusals in a row (10)"),
+                    "close_after": _times(MOST_REFUSALS, "interceptions, then the run ends (3)"),
+                },
+            }
+        }
+    }
+    per_rule: ClassVar[bool] = False
+    start: ClassVar[History] = History()
+
+    writes: int = 3
+    reads: int = 10
+    cycles: int = 3
+    refusals: int = 10
+    close_after: int = 3
+
+    @classmethod
+    def build(cls, section: Section) -> Self | None:
+        part = section.data["top"].get("loops")
+        if section.kind == "ceiling" and part is None:
+            return None
+        return cls(**(part or {}))
+
+    @staticmethod
+    def fold(fact: History, event: Any, tree: Tree) -> History:
+        match event:
+            case e.CallDenied():
+                return _denied(fact, event)
+            case e.CallReplayed():
+                return _replayed(fact, event)
+            case e.CallSettled():
+                return _settled(fact, event, tree)
+        return fact
+
+    def limit(self, bid: Bid) -> Iterable[Finding]:
+        if not bid.tool or bid.poll:
+            return
+        fact = history(bid.tree.runs[bid.run])
+        found = self._found(fact, bid)
+        if found is not None:
+            reason, message = found
+            yield Finding(self.kind, reason, message, closes=fact.intercepted + 1 >= self.close_after)
+
+    def _found(self, fact: History, bid: Bid) -> tuple[str, str] | None:
+        most = self.writes if bid.effect.writes else self.reads
+        if (times := fact.streak(bid.tool, bid.fingerprint)) >= most:
+            return "loop.repeat", f"{bid.tool!r} was called {times} times with these arguments, with the same result each time."
+        for period in (2, 3):
+            if fact.cycles(period, self.cycles, bid.tool, bid.fingerprint):
+                return "loop.cycle", f"The last {period * self.cycles} calls are the same {period} calls, with the same results, in a circle."
+        if fact.in_row >= self.refusals:
+            return "loop.refusals", f"The last {fact.in_row} calls were all refused."
+        return None
+
+
+def history(run: Run) -> History:
+    """The run's recent past as folded so far."""
+    found = run.facts.get(Loops.kind)
+    return found if isinstance(found, History) else Loops.start
+
+
+def refused_out(run: Run) -> bool:
+    """Would one more refusal be one too many?"""
+    return history(run).refused + 1 >= MOST_REFUSALS

@@ -1,0 +1,178 @@
+"""result: what may be recorded and seen of an answer: fields redacted, a schema it must keep, a cap on its size.
+
+Redaction and schema see `structuredContent`, else the only text block if it is a JSON document; redaction rewrites both. A result that can't be
+used is replaced by a readable note; the call itself has happened, and the note says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from gateway.core.guards.guard import Guard, Section, Shape, Stage
+from gateway.core.model import Finding, Json
+from gateway.core.units import SIZE, size_bytes
+
+DEFAULT_MAX_BYTES = 256 * 1024
+REDACTED = "[redacted]"
+
+
+@dataclass(frozen=True)
+class ResultGuard(Guard):
+    """`redact`: JSON pointers as tuples; `*` stands for every element or member."""
+
+    kind: ClassVar[str] = "result"
+    stage: ClassVar[Stage] = Stage.RESULT
+    reasons: ClassVar[tuple[str, ...]] = ("result.too_large", "result.invalid")
+    schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "defaults": {
+            "result": {
+                "type": "object",
+                "description": "What results may be where a rule doesn't say.",
+                "additionalProperties": False,
+                "properties": {"max_bytes": SIZE},
+            }
+        },
+        "rule": {
+            "result": {
+                "type": "object",
+                "description": "What may be recorded and seen of an answer.",
+                "additionalProperties": False,
+                "properties": {
+                    "max_bytes": SIZE,
+                    "redact": {
+                        "type": "array",
+                        "items": {"type": "string", "pattern": "^/", "description": "a JSON pointer, such as /card/number; * is every member"},
+                    },
+                    "schema": {"type": "object", "description": "a JSON Schema that the result must satisfy, after redaction"},
+                },
+            }
+        },
+    }
+
+    max_bytes: int
+    redact: tuple[tuple[str, ...], ...]
+    shape: Shape | None
+
+    @classmethod
+    def build(cls, section: Section) -> Self | None:
+        part: Mapping[str, Any] = section.data["rule"].get("result", {})
+        defaults: Mapping[str, Any] = section.data["defaults"].get("result", {})
+        if section.kind == "ceiling" and not part and not defaults:
+            return None
+        cap = size_bytes(part.get("max_bytes", defaults.get("max_bytes", DEFAULT_MAX_BYTES)))
+        redact = tuple(tuple(_unescaped(step) for step in pointer.split("/")[1:]) for pointer in part.get("redact", ()))
+        shape = section.shape(part["schema"], f"{section.pointer['rule']}/result/schema") if "schema" in part else None
+        return cls(cap, redact, shape)
+
+    def review(self, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Finding | None]:
+        if self.redact:
+            result = self._redacted(result)
+        if self.shape is not None and not result.get("isError"):
+            wrong = self.shape(structured(result))
+            if wrong:
+                return _note("result.invalid", f"The tool ran, but its result is not what the policy expects: {'; '.join(wrong[:3])}")
+        size = _size(result, self.max_bytes)
+        if size > self.max_bytes:
+            return _note("result.too_large", f"The tool ran, but its result of about {size} bytes is over the cap of {self.max_bytes}; it was dropped.")
+        return result, None
+
+    def _redacted(self, result: Mapping[str, Json]) -> Mapping[str, Json]:
+        """`structuredContent` and every text block that is a JSON document; what was taken out is taken out of other texts too."""
+        taken: set[str] = set()
+        after = dict(result)
+        if "structuredContent" in result:
+            after["structuredContent"] = self._clean(result["structuredContent"], taken)
+        blocks = [self._rewritten(block, taken) for block in _blocks(result)]
+        if blocks:
+            after["content"] = [_erased(block, taken) for block in blocks]
+        return after
+
+    def _clean(self, value: Json, taken: set[str]) -> Json:
+        for path in self.redact:
+            value = _without(value, path, taken)
+        return value
+
+    def _rewritten(self, block: Json, taken: set[str]) -> Json:
+        value = _parsed(block["text"]) if _is_text(block) else None
+        clean = self._clean(value, taken)
+        return block if clean is value or clean == value else {**block, "text": json.dumps(clean, ensure_ascii=False, separators=(",", ":"))}
+
+
+def _note(reason: str, message: str) -> tuple[Mapping[str, Json], Finding]:
+    note = {"content": [{"type": "text", "text": message}], "isError": True}
+    return note, Finding(ResultGuard.kind, reason, message)
+
+
+def structured(result: Mapping[str, Json]) -> Json:
+    """What conditions, redaction and schemas see of a result: `structuredContent`, else the sole text block as JSON, else None."""
+    if "structuredContent" in result:
+        return result["structuredContent"]
+    texts = [block for block in _blocks(result) if _is_text(block)]
+    return _parsed(texts[0]["text"]) if len(texts) == 1 else None
+
+
+def _blocks(result: Mapping[str, Json]) -> list[Json]:
+    """An upstream may send anything there."""
+    content = result.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _is_text(block: Json) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+def _parsed(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_TELLING = 4
+
+
+def _erased(block: Json, taken: set[str]) -> Json:
+    """A text that repeats in words what was taken out of the data; shorter values say too little and stand everywhere."""
+    text = block["text"] if _is_text(block) else ""
+    for secret in sorted(taken, key=len, reverse=True):
+        if len(secret) >= _TELLING:
+            text = text.replace(secret, REDACTED)
+    return {**block, "text": text} if _is_text(block) and text != block["text"] else block
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _without(value: Json, path: tuple[str, ...], taken: set[str]) -> Json:
+    """A copy in which whatever stands at the path is replaced; single values that it held go into `taken`."""
+    if not path:
+        taken.update(str(value) for value in (value,) if isinstance(value, str | int | float) and value != REDACTED)
+        return REDACTED
+    head, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        return {name: _without(item, rest, taken) if head in ("*", name) else item for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without(item, rest, taken) if head in ("*", str(i)) else item for i, item in enumerate(value)]
+    return value
+
+
+def _size(value: Json, enough: int) -> int:
+    """About how many bytes a value takes as JSON; stops counting once it is more than `enough`."""
+    total, todo = 0, [value]
+    while todo and total <= enough:
+        item = todo.pop()
+        if isinstance(item, str):
+            total += len(item.encode("utf-8", "surrogatepass")) + 2
+        elif isinstance(item, dict):
+            total += 2 + sum(len(str(name)) + 4 for name in item)
+            todo.extend(item.values())
+        elif isinstance(item, list):
+            total += 2 + len(item)
+            todo.extend(item)
+        else:
+            total += len(str(item))
+    return total

@@ -1,0 +1,49 @@
+"""turns: a call must stand in a turn that is open, and not in the last one (which is for the final answer)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from gateway.core.guards.budgets import purse
+from gateway.core.guards.guard import Bid, Guard, Section, Stage
+from gateway.core.model import Finding
+from gateway.core.run import Run, Tree
+
+
+@dataclass(frozen=True)
+class Turns(Guard):
+    kind: ClassVar[str] = "turns"
+    stage: ClassVar[Stage] = Stage.LIMIT
+    reasons: ClassVar[tuple[str, ...]] = ("turn.final", "turn.required", "turn.unknown", "turn.not_open")
+    binding: ClassVar[tuple[str, ...]] = ("turn.unknown", "turn.not_open")
+    schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "run": {"require_turns": {"type": "boolean", "description": "Refuse calls that belong to no declared or metered turn."}}
+    }
+    per_rule: ClassVar[bool] = False
+
+    @classmethod
+    def build(cls, section: Section) -> Self | None:
+        """A ceiling's stands beside the policy's, so that a rule of the policy can't shadow it away."""
+        run = section.data["run"]
+        return cls() if section.kind == "policy" or "budgets" in run or "require_turns" in run else None
+
+    def limit(self, bid: Bid) -> Iterable[Finding]:
+        if not bid.tool:
+            return
+        run = bid.tree.runs[bid.run]
+        turn = run.turns.get(bid.turn)
+        if bid.turn and turn is None:
+            yield Finding(self.kind, "turn.unknown", f"Turn {bid.turn} was never opened; the latest is {run.last_turn}.")
+        elif not bid.turn and run.limits.require_turns:
+            yield Finding(self.kind, "turn.required", "This run takes only calls that belong to a declared turn.")
+        elif turn is not None and turn.state == "closed":
+            yield Finding(self.kind, "turn.not_open", f"Turn {bid.turn} is {turn.status}.")
+        elif bid.turn in (0, run.last_turn) and is_final(bid.tree, run):
+            yield Finding(self.kind, "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools.")
+
+
+def is_final(tree: Tree, run: Run) -> bool:
+    """Is the latest turn the last one that turns, tokens or cost can pay, here or up the lineage? Runs without turns have no final one."""
+    return bool(run.last_turn) and any(purse(up).last_turn_paid(up.limits) for up in tree.lineage(run.id))

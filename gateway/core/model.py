@@ -1,0 +1,271 @@
+"""The nouns that cross walls: who asks, what for, what was judged, what came of it.
+
+Everything here is frozen and holds plain values, so that it can stand in an event, travel between tasks and be compared.
+Times are integer milliseconds: `…_at` since the Unix epoch, `…_ms` a duration. Money is integer micro-dollars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Self
+
+Json = Any
+"""A parsed JSON value: dict, list, str, int, float, bool or None."""
+
+
+class Effect(StrEnum):
+    """What a repeat of a call does to the world (DESIGN §4); unknown tools count as the last."""
+
+    READ_ONLY = "read_only"
+    IDEMPOTENT_WRITE = "idempotent_write"
+    NON_IDEMPOTENT = "non_idempotent"
+
+    @property
+    def writes(self) -> bool:
+        return self is not Effect.READ_ONLY
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is accountable, as authentication found it; nothing here comes from a request's body."""
+
+    id: str
+    groups: frozenset[str] = frozenset()
+    task_types: frozenset[str] = frozenset()
+    claims: Mapping[str, Json] = field(default_factory=dict)
+    trust: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    person: bool = False
+
+    def matches(self, names: frozenset[str]) -> bool:
+        """Does one of `names` (`agent:x`, `user:y`, `group:z`) mean this principal?"""
+        return self.id in names or any(f"group:{group}" in names for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A named operation of an upstream as the catalog holds it.
+
+    `definition` is the upstream's own JSON (MCP tool shape) untouched; `digest` is over it. `shape` judges arguments by its
+    `inputSchema`; `unsupported` says why that schema can't be enforced (then the tool is held back).
+    """
+
+    name: str
+    upstream: str
+    local_name: str
+    definition: Mapping[str, Json]
+    digest: str
+    shape: Any = field(default=None, compare=False)
+    unsupported: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What a call or a turn takes from a purse; pending while unknown, then posted."""
+
+    turns: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    usd_micros: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.turns + other.turns,
+            self.tool_calls + other.tool_calls,
+            self.tokens + other.tokens,
+            self.usd_micros + other.usd_micros,
+        )
+
+    def __sub__(self, other: Amounts) -> Amounts:
+        return Amounts(
+            self.turns - other.turns,
+            self.tool_calls - other.tool_calls,
+            self.tokens - other.tokens,
+            self.usd_micros - other.usd_micros,
+        )
+
+
+NOTHING = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A run's caps as fixed when it opened (policy, ceilings, the caller's own tightening); None = unlimited."""
+
+    turns: int | None = None
+    tool_calls: int | None = None
+    tool_calls_per_turn: int | None = None
+    tokens: int | None = None
+    tokens_per_turn: int | None = None
+    input_tokens_per_turn: int | None = None
+    usd_micros: int | None = None
+    deadline_ms: int | None = None
+    max_age_ms: int = 7 * 86_400_000
+    idle_after_ms: int = 1_800_000
+    in_flight_calls: int | None = None
+    open_holds: int | None = 5
+    pause_while_held: bool = False
+    require_turns: bool = False
+    close_on: tuple[str, ...] = ("turns", "tokens", "cost", "deadline")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One guard's objection. `rule` is `file:line` of the rule that speaks. `closes`: the run ends with it (the reason's run reason)."""
+
+    guard: str
+    reason: str
+    message: str
+    rule: str = ""
+    closes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One rule's demand for people: `quorum` of `approvers`, decided within `expires_in_ms`, executed within `execute_within_ms`."""
+
+    rule: str
+    rule_digest: str
+    approvers: tuple[str, ...]
+    quorum: int = 1
+    expires_in_ms: int = 86_400_000
+    execute_within_ms: int = 900_000
+    hold_open_ms: int = 20_000
+    editable: tuple[str, ...] = ()
+    show: str | None = None
+    execute: str = "on_repeat"
+
+
+class Malformed(str):
+    """Arguments that were no JSON object; the text says why. Stands in `CallRequest.arguments`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """One tool call as a door read it. `arguments` is a dict, or `Malformed`.
+
+    `wait_ms` caps waiting for people and for another's dispatch (None: the rule's `hold_open`).
+    `turn` 0 is "no turn"; a number above the highest opens that turn.
+    """
+
+    tool: str
+    arguments: Json
+    door: str
+    call_id: str | None = None
+    operation_id: str | None = None
+    turn: int = 0
+    wait_ms: int | None = None
+    trace: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Bytes that stand beside an event, which holds only `hash` = sha256(salt + data): erasable, unguessable."""
+
+    hash: str
+    salt: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt came to. `state` is the call's next state: succeeded, failed, cancelled or in_doubt.
+
+    `not_applied`: the upstream surely did nothing (frees the key). `answered`: the upstream gave a definite answer, `result`.
+    `retry`: another attempt under the same key may help, after `retry_after_ms` if the upstream named a time.
+    """
+
+    state: str
+    reason: str | None = None
+    message: str = ""
+    result: Mapping[str, Json] | None = None
+    status: int | None = None
+    answered: bool = False
+    not_applied: bool = False
+    retry: bool = False
+    retry_after_ms: int | None = None
+
+    def but(self, **changes: Any) -> Self:
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetLeft:
+    """What is left, in every answer. None = unlimited; turns_left is "unmetered" where no turn was ever declared."""
+
+    turns_left: int | str | None
+    final_turn: bool
+    tool_calls_left: int | None
+    tokens_left: int | None
+    cost_usd_left: float | None
+    deadline_at: int | None
+    seconds_left: float | None
+    warning: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The call has a definite result: fresh, or `replayed` from the record with `message` and `differences` beside it."""
+
+    call: str
+    status: str
+    result: Mapping[str, Json]
+    budget: BudgetLeft
+    reason: str | None = None
+    replayed: bool = False
+    message: str | None = None
+    differences: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was dispatched. The first finding's reason is the answer's; `run_status`/`run_reason` say if the run ended."""
+
+    call: str | None
+    findings: tuple[Finding, ...]
+    budget: BudgetLeft | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Waits for people; nothing was executed. `state` is held, or ready when approved and not yet executed."""
+
+    call: str
+    hold: str
+    expires_at: int
+    message: str
+    budget: BudgetLeft
+    state: str = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`)."""
+
+    call: str
+    budget: BudgetLeft
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Dispatched or tried, and the upstream gave no answer (timeout, unavailable), or the call was cancelled."""
+
+    call: str
+    outcome: Outcome
+    budget: BudgetLeft
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A write whose outcome nobody knows (`call.in_doubt`); only a person or a probe settles it. `call` is the reconciliation id."""
+
+    call: str
+    message: str
+    budget: BudgetLeft
+
+
+Reply = Completed | Refused | Held | Busy | Failed | Doubt

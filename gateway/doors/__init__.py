@@ -1,0 +1,1 @@
+"""Thin, equal doors to one engine. `auth`, `problems`, `render` and `http` are shared; the doors never import each other."""

@@ -1,0 +1,143 @@
+"""Who is asking: a bearer (API key or run token) to a Caller, and the check that a browser was not tricked into asking.
+
+Every key and every secret is tried, whether or not an earlier one fits, and each comparison takes constant time. A run token says only
+which run and which principal; what that principal is and may do stands in the settings of today, so removing its entry revokes its tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.core.model import Principal
+from gateway.doors.http import header, send_problem
+from gateway.doors.problems import problem
+from gateway.engine import Caller
+from gateway.ports import Clock, RequestFault
+
+RUN_TOKEN = "gwr."
+"""How run tokens begin; API keys never do."""
+_MAX_BEARER = 1024
+
+
+class Authenticator:
+    """`principals`: lower-case hex SHA-256 of an API key, and whose it is, roles included. `secrets`: the first signs, all verify."""
+
+    def __init__(self, principals: Iterable[tuple[str, Principal]], secrets: Sequence[bytes], clock: Clock) -> None:
+        self._keys = [(bytes.fromhex(sha256), Caller(principal)) for sha256, principal in principals]
+        self._principals = {caller.principal.id: caller.principal for _, caller in self._keys}
+        self._secrets = tuple(secrets)
+        self._clock = clock
+
+    def __call__(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+        """The caller behind a request's headers (ASGI form). Raises RequestFault `auth.required`, which never repeats what was sent."""
+        bearer = _bearer(headers)
+        caller = self._by_run_token(bearer) if bearer.startswith(RUN_TOKEN) else self._by_key(bearer)
+        if caller is None:
+            raise RequestFault("auth.required", "This key or run token is unknown, expired or revoked.")
+        return caller
+
+    def run_token(self, run: str, principal: str, lifetime_ms: int) -> str:
+        """A bearer that acts for `principal` in this run only."""
+        expires_at = self._clock.now_ms() + lifetime_ms
+        claims = f"{expires_at} {run} {principal}".encode()
+        return RUN_TOKEN + _text(claims) + "." + _text(_sign(self._secrets[0], claims))
+
+    def _by_key(self, bearer: str) -> Caller | None:
+        digest = hashlib.sha256(bearer.encode()).digest()
+        found = None
+        for known, caller in self._keys:
+            if hmac.compare_digest(known, digest):
+                found = caller
+        return found
+
+    def _by_run_token(self, bearer: str) -> Caller | None:
+        try:
+            claims, signature = map(_bytes, bearer.removeprefix(RUN_TOKEN).split("."))
+        except ValueError:
+            return None
+        if not any([hmac.compare_digest(_sign(secret, claims), signature) for secret in self._secrets]):
+            return None
+        expires_at, run, id = claims.decode().split(" ", 2)
+        principal = self._principals.get(id)
+        if principal is None or self._clock.now_ms() >= int(expires_at):
+            return None
+        return Caller(principal, run)
+
+
+def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    sent = [value for name, value in headers if name == b"authorization"]
+    if not sent:
+        raise RequestFault("auth.required", "The request carries no Authorization header.")
+    scheme, _, bearer = sent[0].partition(b" ")
+    bearer = bearer.strip(b" ")
+    if len(sent) > 1 or scheme.lower() != b"bearer" or not bearer or len(bearer) > _MAX_BEARER or not bearer.isascii():
+        raise RequestFault("auth.required", "The Authorization header is not one `Bearer` and a key or run token.")
+    return bearer.decode()
+
+
+def _sign(secret: bytes, claims: bytes) -> bytes:
+    return hmac.digest(secret, b"run token\0" + claims, "sha256")
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    """Raises ValueError; only what `_text` writes is read, so that one token has one spelling."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64url") from error
+    if _text(data) != text:
+        raise ValueError("another spelling of base64url")
+    return data
+
+
+class OwnHostOnly:
+    """ASGI middleware against DNS rebinding and foreign pages (DESIGN §12).
+
+    `hosts`: the names that Host may give, loopback's always among them; None where the gateway can't know its names (behind a proxy, or
+    reachable from outside, where keys are required). An Origin, which only browsers send, must be the Host that was asked.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (wrong := self._wrong(scope["headers"])):
+            await send_problem(scope, send, problem(RequestFault("origin.forbidden", wrong)))
+        else:
+            await self._app(scope, receive, send)
+
+    def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+        sent = [value for name, value in headers if name == b"host"]
+        host = sent[0].decode("latin-1").lower() if len(sent) == 1 else ""
+        if self._hosts is not None and not (_name(host) in self._hosts or _is_loopback(_name(host))):
+            return "The Host header doesn't name this gateway."
+        origin = header(headers, b"origin")
+        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
+            return "The Origin header names another site than the Host header."
+        return None
+
+
+def _name(host: str) -> str:
+    """A Host header's name without its port; an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

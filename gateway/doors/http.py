@@ -1,0 +1,123 @@
+"""One HTTP request and its answer in plain ASGI, as the doors need them: headers, a bounded body, JSON answers, departures.
+
+No web framework stands between: the hot route pays for what it uses (FACTS §1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from gateway.doors.problems import Problem
+from gateway.ports import RequestFault
+from gateway.wire import json
+
+MAX_BODY = 1024 * 1024
+BODY_TIMEOUT_S = 30.0
+LISTEN_AFTER_S = 0.25
+"""Most calls are answered before: only then is it worth a task to notice that the caller left."""
+
+Headers = Iterable[tuple[bytes, bytes]]
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", b"application/problem+json")
+
+
+class CallerLeft(Exception):
+    """The connection ended before the request was whole; there is nobody to answer."""
+
+
+def header(headers: Headers, name: bytes) -> bytes | None:
+    """The first value of a header; `name` in lower case."""
+    for known, value in headers:
+        if known == name:
+            return value
+    return None
+
+
+def trace_of(headers: Headers) -> dict[str, str]:
+    """`traceparent` and `x-request-id` where they are well-formed; they are kept with the call and passed on."""
+    trace = {}
+    for name, value in headers:
+        if (name == b"x-request-id" and _REQUEST_ID.fullmatch(value)) or (name == b"traceparent" and _TRACEPARENT.fullmatch(value)):
+            trace[name.decode()] = value.decode()
+    return trace
+
+
+async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
+    """The whole body. Raises RequestFault `request.too_large` as soon as that is known, `request.malformed` when it doesn't arrive."""
+    length = header(headers, b"content-length")
+    if length is not None and length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _collect(receive, limit)
+    except TimeoutError:
+        raise RequestFault("request.malformed", f"The body was not complete after {timeout_s:g} s.") from None
+
+
+async def _collect(receive: Receive, limit: int) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerLeft
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > limit:
+            raise _too_large(limit)
+    return body
+
+
+def _too_large(limit: int) -> RequestFault:
+    return RequestFault("request.too_large", f"The body is longer than {limit} bytes.")
+
+
+async def send_json(scope: Scope, send: Send, status: int, value: Any, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+    """A whole JSON answer, with the request's id."""
+    await _send(scope, send, status, json.dumps(value), [_JSON, *headers])
+
+
+async def send_problem(scope: Scope, send: Send, problem: Problem) -> None:
+    """An error answer (RFC 9457)."""
+    await _send(scope, send, problem.status, json.dumps(problem.body), [_PROBLEM, *problem.headers])
+
+
+async def _send(scope: Scope, send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    headers.append((b"content-length", str(len(body)).encode()))
+    request_id = header(scope["headers"], b"x-request-id")
+    if request_id is not None and _REQUEST_ID.fullmatch(request_id):
+        headers.append((b"x-request-id", request_id))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+
+class Departure:
+    """`gone` is set when the caller leaves before its answer; use as a context manager around the waiting, once the body is read."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.gone = asyncio.Event()
+        self._receive = receive
+        self._listening: asyncio.Task[None] | None = None
+
+    def __enter__(self) -> asyncio.Event:
+        self._timer = asyncio.get_running_loop().call_later(LISTEN_AFTER_S, self._start)
+        return self.gone
+
+    def __exit__(self, *exc: object) -> None:
+        self._timer.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
+
+    def _start(self) -> None:
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone.set()

@@ -1,0 +1,224 @@
+"""The one loop: assess, transact, dispatch, settle, answer.
+
+A dispatch is a `Flight`: a task of its own, so that a client that leaves doesn't take the outcome with it. Those who wait for it are counted;
+a read whose last waiter has left is cancelled, a write never is, except with its run or turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gateway.core.assess import Assessment, assess
+from gateway.core.decide import calls
+from gateway.core.guards.guard import RunFacts
+from gateway.core.left import budget_left
+from gateway.core.model import (
+    Busy, CallRequest, Completed, Doubt, Failed, Finding, Held, Json, Malformed, Outcome, Refused, Reply,
+)  # fmt: skip
+from gateway.core.policy import ToolRule
+from gateway.core.reasons import reason
+from gateway.core.repeats import Doubtful, Join
+from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
+from gateway.engine.api import Caller
+from gateway.engine.flights import Flights, Landed
+from gateway.ports import RequestFault
+
+Progress = Callable[[Mapping[str, Json]], None]
+
+
+@dataclass
+class Wish:
+    """One caller's call on its way through the loop. `gone` is done once the caller has left."""
+
+    who: Caller
+    run: Run
+    request: CallRequest
+    progress: Progress | None
+    gone: asyncio.Future[None] | None
+    patience_end: int | None = field(default=None)
+
+
+class Calls(Flights):
+    async def call(
+        self, who: Caller, run: str, request: CallRequest, *, progress: Progress | None = None, gone: asyncio.Future[None] | None = None
+    ) -> Reply:
+        """Govern one call. Refusals are values; raises RequestFault only for run.unknown, and LedgerFault when nothing could be recorded."""
+        _, state = await self.owned(who, run)
+        if self.stopping:
+            return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
+        wish = Wish(who, state, request, progress, gone)
+        digest = state.policy_digest
+        while True:
+            assessment = await self._assess(wish, digest)
+            command = self._command(wish, assessment)
+            answer, committed = await self.decide(await self.streams_of(state), lambda states, now, c=command: calls.call(states, c, now))  # type: ignore[misc]
+            if isinstance(answer, calls.Reassess):
+                digest = answer.digest
+                continue
+            if isinstance(answer, calls.Wait) and await self._decided(wish, answer.hold):
+                continue
+            return await self._reply(wish, command, answer, committed.states[stream_of(run)])
+
+    # ---- before the queue -----------------------------------------------------------------------------------------------
+
+    async def _assess(self, wish: Wish, digest: str) -> Assessment:
+        run = wish.run
+        facts = RunFacts(run.id, run.task_type, run.goal, run.labels, run.policy)
+        tool = self.catalog.tool(wish.request.tool)
+        return assess(await self.governing(digest), wish.request, wish.who.principal, facts, tool)
+
+    def _command(self, wish: Wish, found: Assessment) -> calls.CallCommand:
+        arguments = found.arguments
+        kept = None if isinstance(arguments, Malformed) else self.ids.seal(stream_of(wish.run.id), arguments)
+        return calls.CallCommand(wish.run.id, wish.who.principal, wish.request, found, kept, self.owner, self.lease_ms)
+
+    # ---- what was decided -----------------------------------------------------------------------------------------------
+
+    async def _reply(self, wish: Wish, command: calls.CallCommand, answer: calls.Next, tree: Tree) -> Reply:
+        match answer:
+            case calls.Admit(record):
+                found = command.assessment
+                self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
+                return await self._ride(wish, record, found.rule, joined=False)
+            case Join(record):
+                return await self._join(wish, command, record)
+            case calls.Answered(record):
+                return await self._from_record(wish, command, record)
+            case Doubtful(record):
+                return Doubt(record.id, _DOUBT, budget_left(tree, wish.run.id, tree.at))
+            case calls.Deny(call, findings):
+                return Refused(call, findings, budget_left(tree, wish.run.id, tree.at))
+            case calls.Wait(call, hold):
+                return await self._held(wish, call, hold)
+        raise AssertionError(f"no reply for {answer!r}")
+
+    async def _budget(self, wish: Wish) -> tuple[Tree, str, int]:
+        tree = await self.ledger.state(stream_of(wish.run.id))
+        return tree, wish.run.id, self.clock.now_ms()
+
+    # ---- people ---------------------------------------------------------------------------------------------------------
+
+    async def _decided(self, wish: Wish, hold: Hold) -> bool:
+        """Wait for people within the caller's patience: True if the hold has become something else."""
+        if wish.patience_end is None:
+            wait = wish.request.wait_ms if wish.request.wait_ms is not None else min(r.hold_open_ms for r in hold.requirements)
+            wish.patience_end = self.clock.boot_ms() + wait
+        left = wish.patience_end - self.clock.boot_ms()
+        return left > 0 and await self.until(stream_of(hold.id), lambda tree: tree.holds[hold.id].state != "held", left, wish.gone)
+
+    async def _held(self, wish: Wish, call: str, hold: Hold) -> Reply:
+        tree, run, now = await self._budget(wish)
+        record = tree.calls[call]
+        message = (
+            f"Not executed yet: {record.tool!r} waits for approval ({hold.id}). Make the same call again later to get its result; "
+            "it will be executed once."
+        )
+        return Held(call, hold.id, hold.expires_at, message, budget_left(tree, run, now), record.state)
+
+    # ---- flights --------------------------------------------------------------------------------------------------------
+
+    async def _ride(self, wish: Wish, record: CallRecord, rule: ToolRule, *, joined: bool) -> Reply:
+        """Wait for a flight of this process: one's own to its end, another's within one's patience."""
+        landed = await self.ride(record.id, wish.gone, self._patience(wish) if joined else None)
+        if landed is None:
+            tree, run, now = await self._budget(wish)
+            return Busy(record.id, budget_left(tree, run, now))
+        return await self._landed(wish, landed, joined=joined)
+
+    async def _landed(self, wish: Wish, landed: Landed, *, joined: bool) -> Reply:
+        record, outcome = landed.record, landed.outcome
+        tree, run, now = await self._budget(wish)
+        left = budget_left(tree, run, now)
+        if record.state == "in_doubt":
+            return Doubt(record.id, outcome.message or _DOUBT, left)
+        if not outcome.answered or outcome.result is None:
+            return Failed(record.id, outcome, left)
+        message = _JOINED.format(call=record.id) if joined else None
+        return Completed(record.id, record.state, outcome.result, left, record.reason, joined, message)
+
+    async def _join(self, wish: Wish, command: calls.CallCommand, record: CallRecord) -> Reply:
+        """Wait for the one dispatch, here or in another process; its record is then this call's answer too."""
+        if record.id in self.flights:
+            reply = await self._ride(wish, record, command.assessment.rule, joined=True)
+            if isinstance(reply, Busy | Doubt):
+                return reply
+        elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
+            tree, run, now = await self._budget(wish)
+            return Busy(record.id, budget_left(tree, run, now))
+        if stream_of(record.id) != stream_of(wish.run.id):
+            tree = await self.ledger.state(stream_of(record.id))
+            return await self._from_record(wish, command, tree.calls[record.id], _JOINED)
+        answer, _ = await self.decide(
+            await self.streams_of(wish.run), lambda states, now: calls.joined(states, command, record.id, now)
+        )  # fmt: skip
+        assert isinstance(answer, calls.Answered)
+        return await self._from_record(wish, command, answer.record, _JOINED)
+
+    def _patience(self, wish: Wish) -> int:
+        return wish.request.wait_ms if wish.request.wait_ms is not None else 20_000
+
+    # ---- the record -----------------------------------------------------------------------------------------------------
+
+    async def _from_record(self, wish: Wish, command: calls.CallCommand | None, record: CallRecord, message: str | None = None) -> Reply:
+        """Answer from what stands in the ledger."""
+        tree, run, now = await self._budget(wish)
+        left = budget_left(tree, run, now)
+        if record.state == "in_doubt":
+            return Doubt(record.id, _DOUBT, left)
+        if record.result is None or not record.answered:
+            return Failed(record.id, _unanswered(record), left)
+        result = await self.value(stream_of(record.id), record.result)
+        if result is None:
+            gone = Finding("repeats", "result.expired", f"{record.id} was executed once; its result is no longer kept.")
+            return Refused(record.id, (gone,), left)
+        text = (message or _REPLAYED).format(call=record.id)
+        return Completed(record.id, record.state, result, left, record.reason, True, text, await self._differences(command, record))
+
+    async def _differences(self, command: calls.CallCommand | None, record: CallRecord) -> Json:
+        """Where `key_from` made two calls the same: argument -> [what ran, what was asked]."""
+        if command is None or not command.assessment.rule.idempotency.key_from or record.arguments is None:
+            return None
+        ran = await self.value(stream_of(record.id), record.arguments) or {}
+        asked = command.assessment.arguments
+        names = sorted({*ran, *asked})
+        return {name: [ran.get(name), asked.get(name)] for name in names if ran.get(name) != asked.get(name)} or None
+
+    async def call_state(self, who: Caller, run: str, call: str, wait_ms: int | None) -> Reply:
+        """How a call stands, waiting up to `wait_ms` for it to change. Raises RequestFault: run.unknown, call.unknown."""
+        tree, state = await self.seen(who, run)
+        record = tree.calls.get(call)
+        if record is None or record.run != run:
+            raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), None, None)
+        if wait_ms and record.state in ("held", "admitted"):
+            before = record.state
+            await self.until(stream_of(run), lambda now: now.calls[call].state != before, wait_ms)
+            record = (await self.ledger.state(stream_of(run))).calls[call]
+        return await self._as_it_stands(wish, record)
+
+    async def _as_it_stands(self, wish: Wish, record: CallRecord) -> Reply:
+        tree, run, now = await self._budget(wish)
+        left = budget_left(tree, run, now)
+        if record.state in ("held", "ready"):
+            return await self._held(wish, record.id, tree.holds[record.hold or ""])
+        if record.state == "admitted":
+            return Busy(record.id, left)
+        if record.state == "denied":
+            return Refused(record.id, (Finding("record", record.reason or "guard.failed", f"{record.id} was refused ({record.reason})."),), left)
+        return await self._from_record(wish, None, record, _RECORDED)
+
+
+_REPLAYED = (
+    "Recorded result of {call}: nothing was executed now. If it must really happen again, the harness has to give a new operation_id."
+)
+_JOINED = "The same call was running already ({call}); this is its result, nothing was executed twice."
+_RECORDED = "Recorded result of {call}."
+_DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
+
+
+def _unanswered(record: CallRecord) -> Outcome:
+    code = record.reason or "tool.error"
+    return Outcome(record.state, code, f"{record.id}: {reason(code).title.lower()}.", status=record.status, not_applied=record.not_applied)
+

@@ -1,0 +1,123 @@
+"""What all parts of the engine share: the ports, deciding with whatever streams it takes, the run's policy, who may see what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from gateway.core.decide.draft import Draft, NeedsStream
+from gateway.core.model import Finding
+from gateway.core.policy import PolicySet
+from gateway.core.run import Run, Tree, stream_of
+from gateway.core.streams import State
+from gateway.engine.api import Caller
+from gateway.ports import Catalog, Clock, Committed, Decision, Ids, Ledger, Policies, PolicyError, RequestFault
+
+A = TypeVar("A")
+Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
+
+
+class Desk:
+    """`owner` names this process in intents; `open_runs` caps a principal's; `lease_ms` is granted beyond an attempt's deadline."""
+
+    def __init__(
+        self, ledger: Ledger, catalog: Catalog, policies: Policies, clock: Clock, ids: Ids, *, open_runs: int = 20, lease_ms: int = 5_000
+    ):
+        self.ledger = ledger
+        self.catalog = catalog
+        self.policies = policies
+        self.clock = clock
+        self.ids = ids
+        self.open_runs = open_runs
+        self.lease_ms = lease_ms
+        self.owner = ids.new("proc")
+        self.stopping = False
+        self._kept: set[str] = set()
+
+    # ---- deciding -------------------------------------------------------------------------------------------------------
+
+    async def decide(self, streams: Sequence[str], decide: Decide[A], keep: PolicySet | None = None) -> tuple[A, Committed]:
+        """Decide and append; again with more streams where the step asks for them. `keep`: store this set's texts beside the events."""
+        texts = self.policies.texts(keep.digest) if keep is not None and keep.digest not in self._kept else {}
+
+        def step(states: Mapping[str, Any], now: int) -> Decision:
+            draft, answer = decide(states, now)
+            return Decision(tuple(draft.events), answer, tuple(draft.payloads), texts)
+
+        wanted = list(streams)
+        while True:
+            try:
+                committed = await self.ledger.transact(wanted, step)
+                break
+            except NeedsStream as need:
+                wanted.append(need.stream)
+        self._kept.update(texts)
+        return committed.answer, committed
+
+    async def streams_of(self, run: Run) -> list[str]:
+        """The run's stream, and those of the runs it continues."""
+        streams, at = [stream_of(run.id)], run
+        while at.continues is not None:
+            streams.append(stream_of(at.continues))
+            at = (await self.ledger.state(streams[-1])).runs[at.continues]
+        return streams
+
+    async def governing(self, digest: str) -> PolicySet:
+        """The set a run is pinned to, from the loaded files or from the texts kept with it. Raises PolicyError."""
+        found = self.policies.by_digest(digest)
+        if found is not None:
+            return found
+        text = await self.ledger.policy_text(digest)
+        if text is None:
+            raise PolicyError(f"the texts of policy set {digest[:12]} are not in the ledger")
+        return self.policies.revive(digest, text)
+
+    # ---- seeing ---------------------------------------------------------------------------------------------------------
+
+    async def seen(self, who: Caller, run: str, *, roles: frozenset[str] = frozenset({"operator", "viewer"})) -> tuple[Tree, Run]:
+        """The run, if this caller may see it; for others there is no such run."""
+        tree = await self.ledger.state(stream_of(run)) if run.startswith("run_") else Tree()
+        found = tree.runs.get(run)
+        if found is None or not may_see(who, tree, found, roles):
+            raise RequestFault("run.unknown", f"There is no run {run!r}.")
+        return tree, found
+
+    async def owned(self, who: Caller, run: str) -> tuple[Tree, Run]:
+        """The run, if it is the caller's own to act in."""
+        return await self.seen(who, run, roles=frozenset())
+
+    async def directed(self, who: Caller, run: str) -> tuple[Tree, Run]:
+        """The run, if the caller owns or operates it."""
+        return await self.seen(who, run, roles=frozenset({"operator"}))
+
+    # ---- waiting --------------------------------------------------------------------------------------------------------
+
+    async def until(self, stream: str, done: Callable[[Tree], bool], wait_ms: int, gone: asyncio.Future[None] | None = None) -> bool:
+        """Watch a stream until something is so; False when the time is up or the caller has gone."""
+        end = self.clock.boot_ms() + wait_ms
+        while True:
+            tree = await self.ledger.state(stream)
+            if done(tree):
+                return True
+            left = end - self.clock.boot_ms()
+            if left <= 0 or (gone is not None and gone.done()):
+                return False
+            watch = asyncio.ensure_future(self.ledger.watch(stream, tree.seq))
+            try:
+                await asyncio.wait({watch, gone} if gone is not None else {watch}, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watch.cancel()
+
+
+def may_see(who: Caller, tree: Tree, run: Run, roles: frozenset[str]) -> bool:
+    """Its owner (by key, or by a token of it or of a run above it), or one of the roles."""
+    lineage = {one.id for one in tree.lineage(run.id)}
+    if who.run is not None:
+        return who.run in lineage
+    return who.principal.id in (run.principal, run.opened_by) or bool(who.principal.roles & roles)
+
+
+def fault(finding: Finding) -> RequestFault:
+    """A decision's refusal as the fault a door answers with."""
+    return RequestFault(finding.reason, finding.message, findings=(finding,))

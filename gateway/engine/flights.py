@@ -1,0 +1,238 @@
+"""Dispatches in flight: one task each, from the durable intent to the recorded outcome, with all attempts in between.
+
+Retries happen here and nowhere else. The time left is checked on the boottime clock just before the first byte; cancelling reaches the request
+that is on the wire. An outcome that can't be recorded is offered again until its lease ends; meanwhile nobody is told it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.core.assess import review
+from gateway.core.decide import ready, settle
+from gateway.core.model import Effect, Json, Outcome
+from gateway.core.outcomes import outcome_of_answer, outcome_of_fault
+from gateway.core.policy import ToolRule
+from gateway.core.run import CallRecord, Tree, stream_of
+from gateway.engine.desk import Desk
+from gateway.ports import Dispatch, LedgerFault, PolicyError, UpstreamFault
+
+log = logging.getLogger("gateway.engine")
+
+SAFETY_MS = 1_000
+"""An upstream keeps its own deadline; this much later the engine ends the attempt itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """How a flight ended: the record as it stands, and the outcome with its result."""
+
+    record: CallRecord
+    outcome: Outcome
+
+
+@dataclass
+class Flight:
+    """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose."""
+
+    record: CallRecord
+    rule: ToolRule
+    arguments: Mapping[str, Json]
+    trace: Mapping[str, str]
+    listeners: list[Callable[[Mapping[str, Json]], None]] = field(default_factory=list)
+    task: asyncio.Task[Landed] | None = None
+    riders: int = 0
+    on_wire: bool = False
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """End the attempt at the upstream; the outcome is still recorded."""
+        if not self.cancelled:
+            self.cancelled = True
+            if self.on_wire and self.task is not None:
+                self.task.cancel()
+
+    def heard(self, params: Mapping[str, Json]) -> None:
+        for listener in self.listeners:
+            listener(params)
+
+
+class Flights(Desk):
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self.flights: dict[str, Flight] = {}
+        self.errands: set[asyncio.Task[None]] = set()
+
+    def launch(
+        self,
+        record: CallRecord,
+        rule: ToolRule,
+        arguments: Mapping[str, Json],
+        progress: Callable[[Mapping[str, Json]], None] | None = None,
+        trace: Mapping[str, str] | None = None,
+    ) -> Flight:
+        """Dispatch an admitted call. The task is kept until it has landed."""
+        flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
+        flight.task = asyncio.ensure_future(self._fly(flight))
+        flight.task.add_done_callback(lambda task: self._forget(record.id, task))
+        return flight
+
+    def _forget(self, call: str, task: asyncio.Task[Landed]) -> None:
+        self.flights.pop(call, None)
+        if not task.cancelled() and (fault := task.exception()) is not None and not isinstance(fault, LedgerFault):
+            log.error("call %s was not settled: %s", call, fault, exc_info=fault)
+
+    async def ride(self, call: str, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
+        """Wait for a flight; None when the time is up or the rider left. A read that loses its last rider is cancelled."""
+        flight = self.flights[call]
+        task = flight.task
+        assert task is not None
+        flight.riders += 1
+        try:
+            if gone is None and wait_ms is None:
+                return await asyncio.shield(task)
+            timeout = None if wait_ms is None else wait_ms / 1000
+            waited: set[asyncio.Future[Any]] = {task, gone} if gone is not None else {task}
+            await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            flight.riders -= 1
+            if flight.riders == 0 and not task.done() and flight.record.effect is Effect.READ_ONLY:
+                flight.cancel()
+
+    def cancel_flights(self, runs: set[str], turn: int | None = None) -> None:
+        """Reach every call in flight of these runs (of one turn)."""
+        for flight in list(self.flights.values()):
+            if flight.record.run in runs and turn in (None, flight.record.turn):
+                flight.cancel()
+
+    # ---- one flight -----------------------------------------------------------------------------------------------------
+
+    async def _fly(self, flight: Flight) -> Landed:
+        while True:
+            outcome = review(flight.rule, await self._attempt(flight))
+            if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
+                return await self._settle(flight, outcome)
+            await self.clock.sleep(self._backoff(flight, outcome))
+            record = await self._again(flight, outcome)
+            if record.state != "admitted":
+                return Landed(record, outcome)
+            flight.record = record
+
+    def _backoff(self, flight: Flight, outcome: Outcome) -> int:
+        """Doubling waits, or what the upstream asked for, never past the deadline."""
+        wait = flight.rule.retry.backoff_ms << (flight.record.attempt - 1)
+        if outcome.retry_after_ms is not None:
+            wait = max(wait, outcome.retry_after_ms)
+        return max(0, min(wait, flight.record.deadline_at - self.clock.now_ms()))
+
+    async def _attempt(self, flight: Flight) -> Outcome:
+        record = flight.record
+        tree = await self.ledger.state(stream_of(record.id))
+        left = record.deadline_at - self.clock.now_ms()
+        tool = self.catalog.tool(record.tool)
+        if flight.cancelled or _stopped(tree, record.run):
+            return Outcome("cancelled", "call.cancelled", "Cancelled before it was sent; nothing was executed.", not_applied=True)
+        if left <= 0 or tool is None:
+            kind = "unavailable" if tool is None else "connect_timeout"
+            return outcome_of_fault(kind, f"{record.tool} was not sent: {'no time was left' if tool else 'it is gone'}.", record.effect)
+        idempotency = flight.rule.idempotency
+        dispatch = Dispatch(
+            tool, flight.arguments, record.key, idempotency.send_as, record.deadline_at, left, record.effect is Effect.NON_IDEMPOTENT,
+            call=record.id, attempt=record.attempt, trace=flight.trace, progress=flight.heard if flight.listeners else None,
+        )  # fmt: skip
+        try:
+            flight.on_wire = True
+            async with asyncio.timeout((left + SAFETY_MS) / 1000):
+                answer = await self.catalog.send(dispatch)
+        except UpstreamFault as fault:
+            return outcome_of_fault(
+                fault.kind, fault.message, record.effect, status=fault.status, retry_after_ms=fault.retry_after_ms, idempotency=idempotency
+            )
+        except TimeoutError:
+            return outcome_of_fault("timeout", f"{record.tool} did not answer in time.", record.effect, idempotency=idempotency)
+        except asyncio.CancelledError:
+            if not flight.cancelled:
+                raise
+            _uncancel()
+            return outcome_of_fault("cancelled", f"{record.tool} was cancelled while it ran.", record.effect, idempotency=idempotency)
+        finally:
+            flight.on_wire = False
+        return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
+
+    async def _settle(self, flight: Flight, outcome: Outcome) -> Landed:
+        record = flight.record
+        result = None if outcome.result is None else self.ids.seal(stream_of(record.id), outcome.result)
+        command = settle.SettleCommand(record.id, record.attempt, self.owner, outcome, result)
+        while True:
+            try:
+                after, _ = await self.decide([stream_of(record.id)], lambda states, now: settle.settle(states, command, now))
+                return Landed(after, outcome)
+            except LedgerFault:
+                if self.clock.now_ms() >= record.lease_until:
+                    raise
+                await self.clock.sleep(100)
+
+    async def _again(self, flight: Flight, outcome: Outcome) -> CallRecord:
+        record = flight.record
+        result = None if outcome.result is None else self.ids.seal(stream_of(record.id), outcome.result)
+        command = settle.AgainCommand(record.id, record.attempt, flight.rule, self.owner, self.lease_ms, outcome, result)
+        after, _ = await self.decide([stream_of(record.id)], lambda states, now: settle.again(states, command, now))
+        return after
+
+    async def value(self, stream: str, hash: str) -> Json:
+        """The value behind a payload's hash; None if it was erased."""
+        data = await self.ledger.payload(stream, hash)
+        return None if data is None else self.ids.unseal(data)
+
+    # ---- without a caller -----------------------------------------------------------------------------------------------
+
+    async def recover(self, record: CallRecord) -> None:
+        """Settle what a dead owner left: rerun under the same key, or in doubt, by effect."""
+        arguments = await self.value(stream_of(record.id), record.arguments) if record.arguments else None
+        try:
+            rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
+        except PolicyError as wrong:
+            log.error("call %s can't be judged again: %s", record.id, wrong)
+            rule = None
+        if rule is None or not isinstance(arguments, dict):
+            command = settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None)
+            await self.decide([stream_of(record.id)], lambda states, now: settle.settle(states, command, now))
+            return
+        again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
+        after, _ = await self.decide([stream_of(record.id)], lambda states, now: settle.recover(states, again, now))
+        if after.state == "admitted" and after.owner == self.owner:
+            self.launch(after, rule, arguments)
+
+    def execute_ready(self, record: CallRecord) -> None:
+        """`execute: at_once`: run an approved call without waiting for the agent to repeat it."""
+        task = asyncio.ensure_future(self._execute_ready(record))
+        self.errands.add(task)
+        task.add_done_callback(self.errands.discard)
+
+    async def _execute_ready(self, record: CallRecord) -> None:
+        rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
+        tool = self.catalog.tool(record.tool)
+        command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
+        after, _ = await self.decide([stream_of(record.id)], lambda states, now: ready.execute(states, command, now))
+        arguments = await self.value(stream_of(record.id), record.arguments) if record.arguments else None
+        if after.state == "admitted" and after.owner == self.owner and isinstance(arguments, dict) and record.id not in self.flights:
+            self.launch(after, rule, arguments)
+
+
+def _stopped(tree: Tree, run: str) -> bool:
+    """Was the run frozen, cancelled or timed out since the intent? (A budget or loop that closed it lets admitted calls finish.)"""
+    return any(
+        one.state == "frozen" or one.status == "cancelled" or one.reason in ("deadline_exceeded", "parent_closed") for one in tree.lineage(run)
+    )
+
+
+def _uncancel() -> None:
+    """The cancellation was for the attempt, not for recording its outcome."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

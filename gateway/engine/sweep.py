@@ -1,0 +1,64 @@
+"""The engine's life: recovery at start, the sweep for what time alone does, an orderly stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from gateway.core.decide import runs
+from gateway.engine.runs import Runs
+from gateway.ports import LedgerFault
+
+log = logging.getLogger("gateway.engine")
+
+SWEEP_MS = 1_000
+
+
+class Engine(Runs):
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
+        await self._recover()
+        self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
+
+    async def stop(self, grace_ms: int = 10_000) -> None:
+        """Admit nothing more, let what is on the wire finish within the grace, cancel and record the rest."""
+        self.stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        tasks = [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_ms / 1000)
+        for flight in list(self.flights.values()):
+            flight.cancel()
+        if left := [task for task in tasks if not task.done()]:
+            await asyncio.wait(left, timeout=5)
+
+    async def _recover(self) -> None:
+        """Every intent without an outcome of another owner is a dead process's: the ledger's lock says that there is no other."""
+        for stream in await self.ledger.in_flight():
+            tree = await self.ledger.state(stream)
+            for run in tree.runs.values():
+                for call, state in run.live.items():
+                    if state == "admitted" and tree.calls[call].owner != self.owner:
+                        await self.recover(tree.calls[call])
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            try:
+                await self.sweep()
+            except LedgerFault as fault:
+                log.warning("the sweep waits for the ledger: %s", fault)
+            await self.clock.sleep(SWEEP_MS)
+
+    async def sweep(self) -> int:
+        """Do what is due: expiries, lapses, deadlines, idle runs, endings. How many events that took."""
+        done = 0
+        for stream in await self.ledger.due(self.clock.now_ms()):
+            count, _ = await self.decide([stream], lambda states, now, s=stream: runs.sweep(states, s, now))  # type: ignore[misc]
+            done += count
+        return done

@@ -1,0 +1,108 @@
+"""One batch of the writer, before its commit: steps decided in order over each other's effects, and the rows that they make.
+
+A job changes the batch wholly or, when anything in it raises, not at all. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from secrets import token_hex
+from typing import Any, Final
+
+from gateway.core.events import Event
+from gateway.ledger import views
+from gateway.ledger.codec import encode, link
+from gateway.ledger.states import Evolve, Head
+from gateway.ledger.store import EventRow, PayloadRow, Rows
+from gateway.ports import Committed, Decision, LedgerFault, Step
+
+_PROCESS: Final = token_hex(8)
+_EVENT_IDS: Final[Iterator[str]] = (f"{_PROCESS}-{number:x}" for number in count(1))
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A step on its way through the writer. `outcome` is known before it is durable; `waiter` gets it after."""
+
+    streams: Sequence[str]
+    step: Step
+    waiter: asyncio.Future[Committed]
+    outcome: Committed | BaseException | None = None
+
+    def answer(self) -> None:
+        """Tell the caller, if it is still there. What can't cross a future, or would look like a cancelled caller, is wrapped."""
+        if self.waiter.done():
+            return
+        if isinstance(self.outcome, Committed):
+            self.waiter.set_result(self.outcome)
+        elif isinstance(self.outcome, Exception) and not isinstance(self.outcome, StopIteration):
+            self.waiter.set_exception(self.outcome)
+        else:
+            self.waiter.set_exception(RuntimeError(f"the step raised {self.outcome!r}"))
+
+    def fail(self, message: str) -> None:
+        """Tell the caller that nothing happened; each gets its own exception."""
+        if not self.waiter.done():
+            self.waiter.set_exception(LedgerFault(message))
+
+
+@dataclass(slots=True)
+class Batch:
+    """`heads`: every stream the jobs name, moved on by each job; `changed`: those with new events."""
+
+    evolve: Evolve
+    now: int
+    heads: dict[str, Head]
+    rows: Rows = field(default_factory=Rows)
+    changed: set[str] = field(default_factory=set)
+
+    def decide(self, job: Job) -> None:
+        """Run the job's step; its outcome is a Committed, or what it raised."""
+        try:
+            job.outcome = self._apply(job)
+        except BaseException as fault:  # noqa: BLE001 a step's fault is its caller's, whatever it is; the writer lives on
+            job.outcome = fault
+
+    def _apply(self, job: Job) -> Committed:
+        if lost := [stream for stream in job.streams if stream not in self.heads]:
+            raise LedgerFault(f"{lost[0]} can't be read")
+        heads = {stream: self.heads[stream] for stream in job.streams}
+        before = {stream: head.state for stream, head in heads.items()}
+        at = max(self.now, *(state.at for state in before.values())) if before else self.now
+        decision = job.step(before, at)
+        if not decision.events:
+            self._keep(decision)
+            return Committed(decision.answer, at, before)
+        rows, moved = [], {}
+        for stream, event in decision.events:
+            row, head = self._append(heads[stream], stream, at, event)
+            rows.append(row)
+            heads[stream] = moved[stream] = head
+        changed = self._changes(decision, before, moved)
+        self.rows.events += rows
+        for row_ in changed:
+            self.rows.views.setdefault(row_.view, {})[row_.id] = row_.values
+        self.heads.update(moved)
+        self.changed.update(moved)
+        self._keep(decision)
+        return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
+
+    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[EventRow, Head]:
+        seq, event_id, kind, version, body = head.state.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
+        hash = link(head.hash, stream, seq, event_id, at, kind, version, body)
+        row = EventRow(stream, seq, event_id, at, kind, version, body, hash)
+        return row, Head(self.evolve(head.state, seq, at, event), hash, head.saved)
+
+    def _changes(self, decision: Decision, before: Mapping[str, Any], moved: Mapping[str, Head]) -> list[views.Row]:
+        return [
+            row
+            for stream, head in moved.items()
+            for row in views.changes(before[stream], head.state, stream, [event for to, event in decision.events if to == stream])
+        ]
+
+    def _keep(self, decision: Decision) -> None:
+        self.rows.payloads += [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
+        self.rows.policies.update(decision.policies)

@@ -1,0 +1,102 @@
+"""Folded states as text and back, without pickle: a ledger's file must not be able to run code.
+
+Scalars and objects with text keys stand as in JSON. Every array begins with what it is: `l`ist, `t`uple, `s`et (frozen), `m`ap
+(immutables; keys of any kind, alternating with values), `e`num member, `c`lass (a frozen dataclass with its non-default fields).
+Classes are named `module:Class` below one package, and only those that are already imported are made.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Final
+
+from immutables import Map
+
+from gateway.ledger.codec import Unreadable, default_of, values_of
+from gateway.wire import json
+
+_PLAIN: Final = frozenset({str, int, bool, float, type(None)})
+_SEQUENCES: Final[dict[type, str]] = {list: "l", tuple: "t", frozenset: "s"}
+_DEPTH: Final = 1000
+
+
+class Checkpoints:
+    """Writes and reads states made of the dataclasses and enums of one package."""
+
+    def __init__(self, package: str) -> None:
+        self._prefix = package + "."
+        self._packers: dict[type, Callable[[Any], Any]] = {}
+        self._classes: dict[str, type] = {}
+
+    def dump(self, state: Any) -> str:
+        """Raises TypeError for a value that has no text here."""
+        return json.dumps(self._pack(state)).decode()
+
+    def load(self, text: str) -> Any:
+        """Raises Unreadable."""
+        try:
+            return self._unpack(json.parse(text.encode(), max_depth=_DEPTH))
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            raise Unreadable(f"checkpoint: {error!r}") from None
+
+    def _pack(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind in _SEQUENCES:
+            return [_SEQUENCES[kind], *map(self._pack, value)]
+        if kind is Map:
+            return ["m", *(self._pack(half) for entry in value.items() for half in entry)]
+        if kind is dict and all(type(key) is str for key in value):
+            return {key: self._pack(each) for key, each in value.items()}
+        packer = self._packers.get(kind)
+        if packer is None:
+            packer = self._packers[kind] = self._packer(kind)
+        return packer(value)
+
+    def _packer(self, kind: type) -> Callable[[Any], Any]:
+        name = f"{kind.__module__}:{kind.__qualname__}".removeprefix(self._prefix)
+        if self._class(name) is not kind:
+            raise TypeError(f"{kind.__module__}.{kind.__qualname__} can't stand in a checkpoint: it isn't what its name says")
+        if issubclass(kind, Enum):
+            return lambda member: ["e", name, member.value]
+        own = tuple(field for field in fields(kind) if field.init)  # type: ignore[arg-type]  # `_class` let it through
+        names, defaults = tuple(field.name for field in own), tuple(map(default_of, own))
+        values, pack = values_of(names), self._pack
+
+        def packed(thing: Any) -> Any:
+            written = zip(names, defaults, values(thing), strict=True)
+            return ["c", name, {each: pack(value) for each, default, value in written if value is not default and value != default}]
+
+        return packed
+
+    def _class(self, name: str) -> type:
+        """A dataclass or enum of the package, by its written name; nothing is imported for it."""
+        found = self._classes.get(name)
+        if found is None:
+            module, _, qualname = name.partition(":")
+            module = self._prefix + module
+            found = getattr(sys.modules.get(module), qualname, None)
+            if not isinstance(found, type) or found.__module__ != module or not (is_dataclass(found) or issubclass(found, Enum)):
+                raise TypeError(f"{name} is no dataclass or enum of {self._prefix}*")
+            self._classes[name] = found
+        return found
+
+    def _unpack(self, packed: Any) -> Any:
+        if type(packed) is dict:
+            return {key: self._unpack(each) for key, each in packed.items()}
+        if type(packed) is not list:
+            return packed
+        tag, rest = packed[0], packed[1:]
+        if tag == "c":
+            return self._class(rest[0])(**{name: self._unpack(value) for name, value in rest[1].items()})
+        if tag == "e":
+            return self._class(rest[0])(rest[1])
+        if tag == "m":
+            halves = iter([self._unpack(each) for each in rest])
+            return Map(zip(halves, halves, strict=True))
+        make = {"l": list, "t": tuple, "s": frozenset}[tag]
+        return make(self._unpack(each) for each in rest)

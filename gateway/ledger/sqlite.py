@@ -1,0 +1,300 @@
+"""The ledger in one SQLite file: WAL, every commit on disk before it is answered, one process, one connection that writes.
+
+* The writer's rows are executed on the event loop over the very connection that aiosqlite wraps; only the commit, which waits for the
+  disk, goes to aiosqlite's thread. Never both at once: the writer awaits its commit.
+* While a commit is late the loop sleeps 0.1 ms a turn, or a busy loop would keep the commit's thread from the interpreter for seconds.
+* SQLite before 3.51.3 can lose a WAL reset when two connections write. Here only one does; all others are read-only.
+* The lock file keeps other gateways out. Another program that holds the database is waited for, off the loop, up to two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiosqlite
+
+from gateway.core.run import stream_of
+from gateway.ledger.checkpoint import Checkpoints
+from gateway.ledger.ledger import StoreLedger
+from gateway.ledger.lockfile import LockFile
+from gateway.ledger.sql import migrations, statements
+from gateway.ledger.states import Empty, Evolve, Fold
+from gateway.ledger.store import CheckpointRow, EventRow, PayloadRow, Rows
+from gateway.ports import Clock, LedgerFault
+
+_SQL: Final = statements("sqlite")
+_MIGRATIONS: Final = migrations("sqlite")
+_APPLICATION: Final = int.from_bytes(b"TCGW", "big")
+_OLDEST: Final = (3, 37, 0)  # STRICT tables
+_LATE_S: Final = 0.001
+_GIVE_WAY_S: Final = 0.0001
+_BUSY_S: Final = 2.0
+_BUSY_RETRY_S: Final = 0.005
+
+
+@contextmanager
+def _as_fault(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:  # aiosqlite raises ValueError once its connection is closed
+        raise LedgerFault(f"{path}: {error}") from error
+
+
+def _read_only(path: str) -> dict[str, Any]:
+    return {"database": f"file:{quote(os.path.abspath(path))}?mode=ro", "uri": True, "isolation_level": None, "timeout": 1.0}
+
+
+class SqliteReader:
+    """Reads on a thread of their own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._connection: aiosqlite.Connection | None = None
+
+    async def open(self) -> None:
+        with _as_fault(self._path):
+            self._connection = await aiosqlite.connect(**_read_only(self._path))
+            application = (await self._fetch("PRAGMA application_id"))[0][0]
+            version = (await self._fetch("PRAGMA user_version"))[0][0]
+        if application != _APPLICATION or version != len(_MIGRATIONS):
+            await self.close()
+            raise LedgerFault(f"{self._path}: no ledger of layout {len(_MIGRATIONS)} (application {application}, layout {version})")
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def hold_still(self) -> None:
+        """See one moment from now on."""
+        await self._fetch("BEGIN")
+        await self._fetch("PRAGMA user_version")
+
+    async def events(self, stream: str, after: int, limit: int) -> list[EventRow]:
+        return [EventRow(*row) for row in await self._fetch(_SQL["events_from"], (stream, after + 1, limit))]
+
+    async def checkpoint(self, stream: str) -> CheckpointRow | None:
+        rows = await self._fetch(_SQL["checkpoint"], (stream,))
+        return CheckpointRow(*rows[0]) if rows else None
+
+    async def payload(self, stream: str, hash: str) -> bytes | None:
+        rows = await self._fetch(_SQL["payload"], (stream, hash))
+        return rows[0][0] if rows else None
+
+    async def payloads(self, stream: str) -> list[PayloadRow]:
+        return [PayloadRow(*row) for row in await self._fetch(_SQL["payloads"], (stream,))]
+
+    async def policy_text(self, digest: str) -> str | None:
+        rows = await self._fetch(_SQL["policy_text"], (digest,))
+        return rows[0][0] if rows else None
+
+    async def due(self, now: int, limit: int) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["due"], (now, limit))]
+
+    async def in_flight(self) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["in_flight"])]
+
+    async def streams(self) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["streams"])]
+
+    async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
+        return await self._fetch(_SQL[f"view_{view}"], (stream,))
+
+    async def rows(self, view: str, where: Mapping[str, Any], limit: int, before: str | None) -> list[tuple[Any, ...]]:
+        narrow = view == "calls" and where["stream"] is not None
+        page = {"limit": limit, "before": before, "before_stream": before and stream_of(before)}
+        return await self._fetch(_SQL["newest_calls_of_stream" if narrow else f"newest_{view}"], {**where, **page})
+
+    async def _fetch(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        with _as_fault(self._path):
+            if self._connection is None:
+                raise LedgerFault(f"{self._path}: not open")
+            return list(await self._connection.execute_fetchall(statement, values))
+
+
+class SqliteStore:
+    """One file, one process. See `store.Store`."""
+
+    def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
+        self._path = os.path.realpath(path)  # one lock a file, whatever it is called
+        self._readonly = readonly
+        self._lock = LockFile(f"{self._path}.lock")
+        self._late: asyncio.TimerHandle | None = None
+        self._raw: sqlite3.Connection
+        self._writing: aiosqlite.Connection | None = None
+        self._peek: sqlite3.Connection | None = None
+        self.reader = SqliteReader(self._path)
+
+    async def open(self) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise LedgerFault(f"SQLite {sqlite3.sqlite_version} is too old; {'.'.join(map(str, _OLDEST))} or newer is needed")
+        try:
+            if not self._readonly:
+                self._lock.take()
+                await self._open_writing()
+            await self.reader.open()
+            with _as_fault(self._path):
+                self._peek = sqlite3.connect(**_read_only(self._path))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        await self.reader.close()
+        if self._peek is not None:
+            self._peek.close()
+            self._peek = None
+        if self._writing is not None:
+            await self._writing.close()
+            self._writing = None
+        self._lock.release()
+
+    async def _open_writing(self) -> None:
+        with _as_fault(self._path):
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            raw = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, cached_statements=256)
+            self._raw = raw
+            self._writing = await aiosqlite.Connection(lambda: raw, 64)
+            _refuse_foreign(raw, self._path)
+            _make_durable(raw, self._path)
+            for script in _MIGRATIONS[_value(raw, "PRAGMA user_version") :]:
+                raw.executescript(script)
+            raw.execute("PRAGMA busy_timeout = 0")  # a wait on the loop would stop everything; `begin` waits off it
+
+    async def begin(self, streams: Collection[str]) -> Collection[str]:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + _BUSY_S
+        with _as_fault(self._path):
+            while not self._begun():
+                if loop.time() > give_up_at:
+                    raise LedgerFault(f"{self._path}: another program has held the database for {_BUSY_S:g} s")
+                await asyncio.sleep(_BUSY_RETRY_S)
+        return ()
+
+    def _begun(self) -> bool:
+        try:
+            self._raw.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            return False
+        return True
+
+    async def write(self, rows: Rows) -> None:
+        execute = self._raw.executemany
+        with _as_fault(self._path):
+            execute(_SQL["add_event"], rows.events)
+            execute(_SQL["add_payload"], rows.payloads)
+            execute(_SQL["add_policy"], rows.policies.items())
+            execute(_SQL["put_checkpoint"], rows.checkpoints)
+            for view, changed in rows.views.items():
+                execute(_SQL[f"put_{view}"], changed.values())
+
+    async def commit(self) -> None:
+        assert self._writing is not None
+        self._late = asyncio.get_running_loop().call_later(_LATE_S, self._give_way)
+        try:
+            with _as_fault(self._path):
+                await self._writing.commit()
+        finally:
+            self._late.cancel()
+
+    def _give_way(self) -> None:
+        time.sleep(_GIVE_WAY_S)
+        self._late = asyncio.get_running_loop().call_later(_LATE_S, self._give_way)
+
+    async def rollback(self) -> None:
+        with _as_fault(self._path):
+            self._raw.rollback()
+
+    async def clear(self, view: str) -> None:
+        with _as_fault(self._path):
+            self._raw.execute(_SQL[f"clear_{view}"])
+
+    async def probe(self) -> None:
+        await self.rollback()
+        for statement in ("add_probe", "delete_probes"):
+            await self.begin(())
+            with _as_fault(self._path):
+                self._raw.execute(_SQL[statement])
+            await self.commit()
+
+    async def recorded(self, stream: str, seq: int) -> str | None:
+        rows = self._fetch(_SQL["event_id_at"], (stream, seq))
+        return rows[0][0] if rows else None
+
+    async def tail(self, stream: str, first: int, limit: int) -> list[EventRow]:
+        return [EventRow(*row) for row in self._fetch(_SQL["events_from"], (stream, first, limit))]
+
+    async def saved(self, stream: str) -> CheckpointRow | None:
+        rows = self._fetch(_SQL["checkpoint"], (stream,))
+        return CheckpointRow(*rows[0]) if rows else None
+
+    def _fetch(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """A point read on the loop: ten times as fast as asking a thread."""
+        with _as_fault(self._path):
+            if self._peek is None:
+                raise LedgerFault(f"{self._path}: not open")
+            return self._peek.execute(statement, values).fetchall()
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[SqliteReader]:
+        reader = SqliteReader(self._path)
+        await reader.open()
+        try:
+            await reader.hold_still()
+            yield reader
+        finally:
+            await reader.close()
+
+
+def _refuse_foreign(raw: sqlite3.Connection, path: str) -> None:
+    application, version = _value(raw, "PRAGMA application_id"), _value(raw, "PRAGMA user_version")
+    if application != _APPLICATION and _value(raw, "PRAGMA schema_version"):
+        raise LedgerFault(f"{path}: an SQLite database, but no ledger")
+    if version > len(_MIGRATIONS):
+        raise LedgerFault(f"{path}: written by a newer gateway (layout {version}); this one knows layout {len(_MIGRATIONS)}")
+
+
+def _make_durable(raw: sqlite3.Connection, path: str) -> None:
+    """Set what durability rests on, and believe only what SQLite then reports."""
+    raw.execute("PRAGMA journal_mode = WAL")
+    raw.execute("PRAGMA synchronous = FULL")
+    raw.execute("PRAGMA fullfsync = ON")  # where fsync alone doesn't reach the disk (macOS)
+    raw.execute("PRAGMA trusted_schema = OFF")
+    raw.execute("PRAGMA cache_size = -16384")
+    raw.execute("PRAGMA journal_size_limit = 67108864")
+    mode, synchronous = _value(raw, "PRAGMA journal_mode"), _value(raw, "PRAGMA synchronous")
+    if (mode, synchronous) != ("wal", 2):
+        raise LedgerFault(f"{path}: needs journal_mode wal and synchronous FULL here, got {mode} and {synchronous}")
+
+
+def _value(raw: sqlite3.Connection, statement: str) -> Any:
+    return raw.execute(statement).fetchone()[0]
+
+
+class SqliteLedger(StoreLedger):
+    """The ledger in a file. `readonly`: no lock, no writer; what is there now, also beside a running gateway."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        empty: Empty,
+        evolve: Evolve,
+        clock: Clock,
+        fold_version: int = 1,
+        states_of: str = "gateway.core",
+        capacity: int = 10_000,
+        readonly: bool = False,
+    ) -> None:
+        fold = Fold(empty, evolve, fold_version, Checkpoints(states_of))
+        super().__init__(SqliteStore(path, readonly=readonly), fold, clock, capacity=capacity, readonly=readonly)

@@ -1,0 +1,140 @@
+"""The folded states of streams: the recently used in memory, others from their checkpoint and the events after it.
+
+Only durable states stand here. A load that the writer overtakes is thrown away, so a state never goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from gateway.core.events import Event
+from gateway.ledger.checkpoint import Checkpoints
+from gateway.ledger.codec import Unreadable, decode, genesis
+from gateway.ledger.store import CheckpointRow, EventRow, Store
+from gateway.ports import LedgerFault
+
+Empty = Callable[[str], Any]
+Evolve = Callable[[Any, int, int, Event], Any]
+
+_PAGE: Final = 200  # events folded before the loop may do something else: ~10 ms
+_BIG: Final = 256 * 1024  # checkpoints above are read and written on another thread
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a stream: its state, the last event's hash, and the seq of its latest checkpoint."""
+
+    state: Any
+    hash: str
+    saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """How states come about and which checkpoints still fit. States have `seq` and `at`."""
+
+    empty: Empty
+    evolve: Evolve
+    version: int
+    checkpoints: Checkpoints
+
+    def start(self, stream: str) -> Head:
+        return Head(self.empty(stream), genesis(stream))
+
+    def append(self, head: Head, row: EventRow) -> Head:
+        """The head after one recorded event. Raises LedgerFault for what can't be read or doesn't follow."""
+        if row.seq != head.state.seq + 1:
+            raise LedgerFault(f"{row.stream}: event {head.state.seq + 1} is missing, {row.seq} follows (gateway verify tells more)")
+        try:
+            event = decode(row.kind, row.version, row.body)
+            state = self.evolve(head.state, row.seq, row.at, event)
+        except Exception as error:  # whatever a fold raises over what is recorded, the stream can't be used
+            raise LedgerFault(f"{row.stream}: event {row.seq} ({row.kind}) can't be folded: {error!r}") from error
+        return Head(state, row.hash, head.saved)
+
+    def restore(self, row: CheckpointRow | None) -> Any | None:
+        """The state of a checkpoint; None if there is none that today's fold would give."""
+        if row is None or row.fold_version != self.version:
+            return None
+        try:
+            return self.checkpoints.load(row.state)
+        except Unreadable:
+            return None  # checkpoints are disposable: the events say the same
+
+
+class States:
+    """A cache of heads by stream, at most `capacity` of them."""
+
+    def __init__(self, store: Store, fold: Fold, capacity: int) -> None:
+        self._store = store
+        self._fold = fold
+        self._capacity = capacity
+        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[Head]] = {}
+
+    def __contains__(self, stream: str) -> bool:
+        return stream in self._heads
+
+    def heads(self) -> list[tuple[str, Head]]:
+        return list(self._heads.items())
+
+    async def load(self, stream: str) -> Head:
+        """The durable head of a stream. Raises LedgerFault."""
+        while (head := self._heads.get(stream)) is None:
+            task = self._loading.get(stream)
+            if task is None:
+                task = self._loading[stream] = asyncio.get_running_loop().create_task(self._read(stream))
+                task.add_done_callback(partial(self._loaded, stream))
+            await asyncio.shield(task)  # shared: one caller's leaving mustn't end it
+        self._heads.move_to_end(stream)
+        return head
+
+    def put(self, stream: str, head: Head) -> None:
+        """What a commit made of a stream; a load under way is late."""
+        self._loading.pop(stream, None)
+        self._heads[stream] = head
+        self._heads.move_to_end(stream)
+        while len(self._heads) > self._capacity:
+            self._heads.popitem(last=False)
+
+    def forget(self, streams: Iterable[str]) -> None:
+        for stream in streams:
+            self._heads.pop(stream, None)
+            self._loading.pop(stream, None)
+
+    def _loaded(self, stream: str, task: asyncio.Task[Head]) -> None:
+        mine = self._loading.get(stream) is task
+        if not task.cancelled() and task.exception() is None and mine:
+            self.put(stream, task.result())
+        elif mine:
+            del self._loading[stream]
+
+    async def _read(self, stream: str) -> Head:
+        fold, store = self._fold, self._store
+        row = await store.saved(stream)
+        big = row is not None and len(row.state) > _BIG
+        state = await asyncio.to_thread(fold.restore, row) if big else fold.restore(row)
+        if state is not None:
+            # The checkpoint's own event is read for its hash, and so that a checkpoint past the end can't count.
+            last = await store.tail(stream, state.seq, 1)
+            if last and last[0].seq == state.seq:
+                return await self._extended(Head(state, last[0].hash, state.seq), stream)
+        return await self.replay(stream)
+
+    async def replay(self, stream: str) -> Head:
+        """The head from the events alone."""
+        return await self._extended(self._fold.start(stream), stream)
+
+    async def _extended(self, head: Head, stream: str) -> Head:
+        while rows := await self._store.tail(stream, head.state.seq + 1, _PAGE):
+            for each in rows:
+                head = self._fold.append(head, each)
+            if len(rows) < _PAGE:
+                break
+            await asyncio.sleep(0)
+        return head

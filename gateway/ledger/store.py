@@ -1,0 +1,116 @@
+"""What the writer and the readers need from a database: the seam where a second store joins.
+
+Every method raises LedgerFault when the database can't do it, with the cause in words, and nothing else. Times are ms, hashes hex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+
+class EventRow(NamedTuple):
+    """One row of `events`, columns in order."""
+
+    stream: str
+    seq: int
+    event_id: str
+    at: int
+    kind: str
+    version: int
+    body: str
+    hash: str
+
+
+class CheckpointRow(NamedTuple):
+    """A state as text, right after the event `seq` of its stream."""
+
+    stream: str
+    seq: int
+    fold_version: int
+    state: str
+
+
+class PayloadRow(NamedTuple):
+    """Bytes beside a stream's events; `hash` = sha256(salt + data)."""
+
+    stream: str
+    hash: str
+    salt: bytes
+    data: bytes
+
+
+@dataclass(slots=True)
+class Rows:
+    """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text."""
+
+    events: list[EventRow] = field(default_factory=list)
+    payloads: list[PayloadRow] = field(default_factory=list)
+    policies: dict[str, str] = field(default_factory=dict)
+    checkpoints: list[CheckpointRow] = field(default_factory=list)
+    views: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.payloads or self.policies or self.checkpoints or self.views)
+
+
+class Reader(Protocol):
+    """Reads that may take their time; they never delay the writer."""
+
+    async def events(self, stream: str, after: int, limit: int) -> list[EventRow]: ...
+    async def checkpoint(self, stream: str) -> CheckpointRow | None: ...
+    async def payload(self, stream: str, hash: str) -> bytes | None: ...
+    async def payloads(self, stream: str) -> list[PayloadRow]: ...
+    async def policy_text(self, digest: str) -> str | None: ...
+    async def due(self, now: int, limit: int) -> list[str]: ...
+    async def in_flight(self) -> list[str]: ...
+
+    async def rows(self, view: str, where: Mapping[str, Any], limit: int, before: str | None) -> list[tuple[Any, ...]]:
+        """Newest first. `where` names every column of the view; None filters nothing."""
+
+    async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
+        """All rows that a stream has in a view, in no order."""
+
+    async def streams(self) -> list[str]:
+        """Every stream that has an event or a row in a view."""
+
+
+class Store(Protocol):
+    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`."""
+
+    @property
+    def reader(self) -> Reader: ...
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def begin(self, streams: Collection[str]) -> Collection[str]:
+        """Start a transaction that nobody else can interleave with on these streams; those that another process moved."""
+
+    async def write(self, rows: Rows) -> None: ...
+
+    async def commit(self) -> None:
+        """Durable when it returns. A fault leaves open whether it is: `recorded` tells, after `rollback`."""
+
+    async def rollback(self) -> None:
+        """End the transaction, if one is open, without a trace."""
+
+    async def clear(self, view: str) -> None:
+        """Delete all rows of a view, inside the transaction."""
+
+    async def recorded(self, stream: str, seq: int) -> str | None:
+        """The id of the event that stands there durably."""
+
+    async def probe(self) -> None:
+        """Write something of the size of a batch durably, and take it away again: may appends be tried?"""
+
+    async def tail(self, stream: str, first: int, limit: int) -> Sequence[EventRow]:
+        """Durable events from seq `first` on. Quick: a caller waits for it."""
+
+    async def saved(self, stream: str) -> CheckpointRow | None:
+        """The latest checkpoint, quickly."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[Reader]:
+        """A reader that sees one moment, however long it takes."""

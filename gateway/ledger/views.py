@@ -1,0 +1,117 @@
+"""Rows of the views, projected from states: what lists show and what the sweep looks for. A view can be rebuilt from events at any time.
+
+The first column is the row's id, the last its stream. A row is written only when it changed; `due_at` stands in the root's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from gateway.core.deployment import Deployment
+from gateway.core.events import Event
+from gateway.core.run import Hold, Tree, Vote
+
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "runs": (
+        "run", "principal", "opened_by", "policy", "policy_digest", "task_type", "door", "parent", "run_key", "continues", "goal",
+        "state", "status", "reason", "turns", "opened_at", "closed_at", "due_at", "stream",
+    ),
+    "calls": (
+        "call", "run", "turn", "call_id", "tool", "upstream", "effect", "state", "reason", "fingerprint", "key", "occurrence", "attempt",
+        "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at", "stream",
+    ),
+    "holds": (
+        "hold", "run", "call", "principal", "tool", "digest", "state", "reason", "show", "held_at", "expires_at", "execute_by",
+        "ended_by", "stream",
+    ),
+    "votes": ("id", "hold", "by", "vote", "at", "note", "stream"),
+    "tools": ("tool", "digest", "stream"),
+}  # fmt: skip
+
+FILTERS: Final[dict[str, frozenset[str]]] = {
+    "runs": frozenset({"run", "principal", "policy", "task_type", "parent", "run_key", "state", "status", "reason", "stream"}),
+    "calls": frozenset({
+        "call", "run", "turn", "call_id", "tool", "upstream", "effect", "state", "reason", "fingerprint", "key", "operation_id", "hold", "stream",
+    }),
+    "holds": frozenset({"hold", "run", "call", "principal", "tool", "state", "stream"}),
+    "votes": frozenset({"id", "hold", "by", "vote", "stream"}),
+}  # fmt: skip
+"""What lists can be filtered by."""
+
+_RUN: Final = attrgetter(
+    "id", "principal", "opened_by", "policy", "policy_digest", "task_type", "door", "parent", "run_key", "continues", "goal",
+    "state", "status", "reason", "last_turn", "opened_at", "closed_at",
+)  # fmt: skip
+_CALL: Final = attrgetter(
+    "id", "run", "turn", "call_id", "tool", "upstream", "effect.value", "state", "reason", "fingerprint", "key", "occurrence", "attempt",
+    "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at",
+)  # fmt: skip
+
+
+class Row(NamedTuple):
+    """A row that a view now has in place of any other with this id."""
+
+    view: str
+    id: str
+    values: tuple[Any, ...]
+
+
+def changes(before: Any, after: Any, stream: str, events: Sequence[Event]) -> Iterator[Row]:
+    """The rows that `events` changed; `before` and `after` are the stream's states around them."""
+    if isinstance(after, Tree):
+        yield from _runs(before, after, stream, {after.root, *(event.run for event in events)})  # type: ignore[attr-defined]
+        for call in {str(getattr(event, "call", "")) for event in events}:
+            if call in after.calls:
+                yield from _call(before, after, stream, call)
+    elif isinstance(after, Deployment):
+        yield from (row for row in everything(after, stream) if before.tools.get(row.id) != after.tools[row.id])
+
+
+def everything(state: Any, stream: str) -> Iterator[Row]:
+    """All rows of a stream, from its state."""
+    if isinstance(state, Tree):
+        nothing = Tree()
+        yield from _runs(nothing, state, stream, state.runs)
+        for call in state.calls:
+            yield from _call(nothing, state, stream, call)
+    elif isinstance(state, Deployment):
+        yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
+
+
+def _runs(before: Tree, after: Tree, stream: str, runs: Any) -> Iterator[Row]:
+    for run in runs:
+        values = _run(after, stream, run)
+        if run not in before.runs or values != _run(before, stream, run):
+            yield Row("runs", run, values)
+
+
+def _run(tree: Tree, stream: str, run: str) -> tuple[Any, ...]:
+    return (*_RUN(tree.runs[run]), tree.due_at() if run == tree.root else None, stream)
+
+
+def _call(before: Tree, after: Tree, stream: str, call: str) -> Iterator[Row]:
+    """The call's row, its hold's and its votes', those that changed."""
+    record = after.calls[call]
+    if record is not before.calls.get(call):
+        yield Row("calls", call, (*_CALL(record), stream))
+    if record.hold is not None:
+        hold, earlier = after.holds[record.hold], before.holds.get(record.hold)
+        if hold is not earlier:
+            yield Row("holds", hold.id, _hold(after, hold, stream))
+            for vote in hold.votes[len(earlier.votes) if earlier else 0 :]:
+                yield _vote(hold, vote, stream)
+
+
+def _hold(tree: Tree, hold: Hold, stream: str) -> tuple[Any, ...]:
+    call, run = tree.calls[hold.call], tree.runs[hold.run]
+    return (
+        hold.id, hold.run, hold.call, run.principal, call.tool, hold.digest, hold.state, hold.reason, hold.show, hold.held_at,
+        hold.expires_at, hold.execute_by, hold.ended_by, stream,
+    )  # fmt: skip
+
+
+def _vote(hold: Hold, vote: Vote, stream: str) -> Row:
+    id = f"{hold.id}/{vote.by}"
+    return Row("votes", id, (id, hold.id, vote.by, vote.vote, vote.at, vote.note, stream))

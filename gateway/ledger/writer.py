@@ -1,0 +1,210 @@
+"""The one task that writes: it drains its queue, decides each step in order, writes the whole batch, commits once, then answers all.
+
+It never lingers: batches form while a commit is under way. A step that raises fails only its own caller. A failed commit fails the
+whole batch, the states of its streams are forgotten, and nothing more is admitted until a probe shows that the store works again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from gateway.ledger.batch import Batch, Job
+from gateway.ledger.recent import Recent
+from gateway.ledger.states import Fold, Head, States
+from gateway.ledger.store import CheckpointRow, Rows, Store
+from gateway.ports import Clock, Committed, LedgerFault, Step
+
+_LOG: Final = logging.getLogger("gateway.ledger")
+_MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
+_PROBE_MS: Final = 250
+_CHECKPOINT_EVERY: Final = 500
+_CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
+
+
+class Writer:
+    """Appends to one store. `lock` is held during each batch: who takes it has the store's transactions for itself."""
+
+    def __init__(self, store: Store, states: States, fold: Fold, clock: Clock, payloads: Recent[tuple[str, str], bytes]) -> None:
+        self._store = store
+        self._states = states
+        self._fold = fold
+        self._clock = clock
+        self._payloads = payloads
+        self._queue: list[Job] = []
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._fault: LedgerFault | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self._checkpoints: list[CheckpointRow] = []
+        self._saving: set[asyncio.Task[None]] = set()
+        self.lock = asyncio.Lock()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger writer")
+
+    async def close(self) -> None:
+        """Everything queued is still decided and written; whoever watches is told."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None:
+            await self._task
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                if not watcher.done():
+                    watcher.set_exception(LedgerFault("the ledger is closed"))
+
+    async def transact(self, streams: Sequence[str], step: Step) -> Committed:
+        """As in the port. A caller that leaves doesn't take its step out of the queue."""
+        for stream in streams:
+            if stream not in self._states:
+                await self._states.load(stream)
+        if self._closing or self._task is None:
+            raise LedgerFault("the ledger is closed")
+        if self._fault is not None:
+            raise LedgerFault(f"the ledger can't be written: {self._fault}")
+        waiter: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        self._queue.append(Job(streams, step, waiter))
+        self._wake.set()
+        return await waiter
+
+    async def watch(self, stream: str, after: int) -> None:
+        while (await self._states.load(stream)).state.seq <= after:
+            if self._closing:
+                raise LedgerFault("the ledger is closed")
+            watcher = asyncio.get_running_loop().create_future()
+            watchers = self._watchers.setdefault(stream, set())
+            watchers.add(watcher)
+            try:
+                await watcher
+            finally:
+                watchers.discard(watcher)
+                if not watchers and self._watchers.get(stream) is watchers:
+                    del self._watchers[stream]
+
+    async def _run(self) -> None:
+        try:
+            while self._queue or not self._closing:
+                await self._wake.wait()
+                self._wake.clear()
+                while jobs := self._drained(_MOST):
+                    async with self.lock:
+                        await self._batch(jobs)
+                    if self._fault is not None:
+                        await self._recover()
+            await self._save_all()
+        finally:
+            self._refuse("the ledger is closed")
+
+    def _drained(self, most: int) -> list[Job]:
+        jobs, self._queue = self._queue[:most], self._queue[most:]
+        return jobs
+
+    def _refuse(self, message: str) -> None:
+        for job in self._drained(len(self._queue)):
+            job.fail(message)
+
+    async def _batch(self, jobs: list[Job]) -> None:
+        batch = Batch(self._fold.evolve, self._clock.now_ms(), {})
+        streams = {stream for job in jobs for stream in job.streams}
+        try:
+            self._states.forget(await self._store.begin(streams))
+            for stream in streams:
+                with suppress(LedgerFault):  # fails the jobs that need it, and no other
+                    batch.heads[stream] = await self._states.load(stream)
+            for job in jobs:
+                batch.decide(job)
+            await self._write(batch.rows)
+        except Exception as error:  # noqa: BLE001 the writer outlives whatever a store raises
+            await self._failed(jobs, streams, error)
+            return
+        self._install(batch)
+        for job in jobs:
+            job.answer()
+
+    async def _write(self, rows: Rows) -> None:
+        if not rows:
+            await self._store.rollback()
+            return
+        rows.checkpoints, self._checkpoints = self._checkpoints, []
+        await self._store.write(rows)
+        try:
+            await self._store.commit()
+        except LedgerFault:
+            if not await self._recorded(rows):
+                raise
+
+    async def _recorded(self, rows: Rows) -> bool:
+        """Was a commit that seemed to fail durable? If not even that can be found out, it counts as failed."""
+        with suppress(LedgerFault):
+            await self._store.rollback()
+            if rows.events:
+                first = rows.events[0]
+                return await self._store.recorded(first.stream, first.seq) == first.event_id
+        return False
+
+    def _install(self, batch: Batch) -> None:
+        for row in batch.rows.payloads:
+            self._payloads.put((row.stream, row.hash), row.data)
+        for stream in batch.changed:
+            head = batch.heads[stream]
+            if head.state.seq - head.saved >= max(_CHECKPOINT_EVERY, head.saved):
+                head = replace(head, saved=head.state.seq)
+                task = asyncio.get_running_loop().create_task(self._save(stream, head))
+                self._saving.add(task)
+                task.add_done_callback(self._saving.discard)
+            self._states.put(stream, head)
+            for watcher in self._watchers.pop(stream, ()):
+                if not watcher.done():
+                    watcher.set_result(None)
+
+    async def _failed(self, jobs: list[Job], streams: set[str], error: Exception) -> None:
+        _LOG.error("a batch of %d steps was not recorded: %s", len(jobs), error)
+        self._fault = error if isinstance(error, LedgerFault) else LedgerFault(repr(error))
+        self._states.forget(streams)
+        for job in jobs:
+            job.fail(f"not recorded: {error}")
+        with suppress(LedgerFault):
+            await self._store.rollback()
+
+    async def _recover(self) -> None:
+        """Refuse everything until a probe is durable. Closing ends the attempts."""
+        while self._fault is not None:
+            self._refuse(f"the ledger can't be written: {self._fault}")
+            try:
+                async with self.lock:
+                    await self._store.probe()
+            except LedgerFault as fault:
+                self._fault = fault
+                if self._closing:
+                    return
+                await self._clock.sleep(_PROBE_MS)
+            else:
+                self._fault = None
+                _LOG.warning("the ledger can be written again")
+
+    async def _save(self, stream: str, head: Head) -> None:
+        """Make a checkpoint for the next batch to take along. A stream's checkpoints come at double distances: a flat cost an event."""
+        text = await asyncio.to_thread(self._fold.checkpoints.dump, head.state)
+        self._checkpoints.append(CheckpointRow(stream, head.state.seq, self._fold.version, text))
+
+    async def _save_all(self) -> None:
+        """The checkpoints that a quick next start wants, in one last commit."""
+        for stream, head in self._states.heads():
+            if head.state.seq - head.saved >= _CHECKPOINT_AT_CLOSE:
+                await self._save(stream, head)
+        await asyncio.gather(*self._saving)
+        if self._checkpoints and self._fault is None:
+            try:
+                await self._store.begin(())
+                await self._store.write(Rows(checkpoints=self._checkpoints))
+                await self._store.commit()
+            except LedgerFault as fault:
+                _LOG.warning("the last checkpoints were not written: %s", fault)
+                with suppress(LedgerFault):
+                    await self._store.rollback()

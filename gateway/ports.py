@@ -1,0 +1,226 @@
+"""What the engine needs from the world, and what each may raise.
+
+    GatewayFault
+    ├── RequestFault    the agent's or the caller's: carries a reason code
+    ├── PolicyError     the platform team's: policies or settings that can't be used
+    ├── UpstreamFault   the tool's: no answer, with what may have happened
+    └── LedgerFault     ours: not durable, so not done
+
+Adapters implement these; the engine and the doors know nothing else of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gateway.core.events import Event
+from gateway.core.model import Finding, Json, Payload, Principal, Tool
+from gateway.core.policy import PolicySet
+
+
+class GatewayFault(Exception):
+    """Root of all faults that cross a port."""
+
+
+class RequestFault(GatewayFault):
+    """The caller's mistake, or something it may not have: `finding.reason` is a row of `core.reasons`."""
+
+    def __init__(self, reason: str, message: str, *, findings: Sequence[Finding] = (), data: Mapping[str, Json] | None = None):
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.findings = tuple(findings)
+        self.data = dict(data or {})
+
+
+class PolicyError(GatewayFault):
+    """Policies or settings can't be used; the text is one `file:line:column: message` a line."""
+
+
+class UpstreamFault(GatewayFault):
+    """No answer from a tool. `kind` is a row of the fault table in `core.outcomes`."""
+
+    def __init__(self, kind: str, message: str, *, status: int | None = None, retry_after_ms: int | None = None):
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status
+        self.retry_after_ms = retry_after_ms
+
+
+class LedgerFault(GatewayFault):
+    """The ledger couldn't make something durable; nothing that depended on it happened (`ledger.unavailable`)."""
+
+
+# ---- ledger -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a step wants appended, in order, and what its caller is told."""
+
+    events: tuple[tuple[str, Event], ...]
+    answer: Any
+    payloads: tuple[tuple[str, Payload], ...] = ()
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """digest -> text, kept for as long as the ledger lives."""
+
+
+Step = Callable[[Mapping[str, Any], int], Decision]
+"""`step(states by stream, now in ms) -> Decision`; pure; may run more than once; a raise reaches only its own caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A durable decision. `at`: the stamp of its batch. `states`: the streams' states after it."""
+
+    answer: Any
+    at: int
+    states: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One event as it stands in the ledger."""
+
+    stream: str
+    seq: int
+    event_id: str
+    at: int
+    event: Event
+    hash: str
+
+
+class Ledger(Protocol):
+    """Append-only streams with folded states. All methods raise LedgerFault when the store can't be used."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    async def transact(self, streams: Sequence[str], step: Step) -> Committed:
+        """Decide on current states and append durably; a stream that doesn't exist has its kind's empty state. A Decision
+        without events, payloads and policies is answered at once, without a commit."""
+
+    async def state(self, stream: str) -> Any:
+        """The current folded state (`core.run.Tree`, `core.principal.PrincipalState` or `core.gateway.GatewayState`)."""
+
+    async def watch(self, stream: str, after: int) -> None:
+        """Return as soon as the stream's `state.seq` is above `after`. The only way to learn of another's event; callers bound it."""
+
+    async def payload(self, stream: str, hash: str) -> bytes | None:
+        """The bytes behind a hash; None if erased or never stored."""
+
+    async def policy_text(self, digest: str) -> str | None: ...
+
+    async def events(self, stream: str, after: int = 0, limit: int = 1000) -> list[Recorded]: ...
+
+    async def due(self, now: int, limit: int = 500) -> list[str]:
+        """Run streams in which something is due by `now` (deadline, expiry, lapse, idle, closing)."""
+
+    async def in_flight(self) -> list[str]:
+        """Run streams that have an admitted, unsettled call."""
+
+    async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
+        """Newest first from a view (`runs`, `calls`, `holds`, `votes`), filtered by equality on columns; `before` is an id to page on."""
+
+
+# ---- upstreams ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """One attempt for an upstream. `remaining_ms` counts from `sent_mono_ms` (boottime); `deadline_at` is the same, absolute."""
+
+    tool: Tool
+    arguments: Mapping[str, Json]
+    key: str
+    send_as: tuple[str, str] | None
+    deadline_at: int
+    remaining_ms: int
+    fresh_connection: bool = False
+    """True for non_idempotent calls: a stale keep-alive connection must not leave them in doubt."""
+    max_bytes: int = 16 * 1024 * 1024
+    call: str = ""
+    attempt: int = 1
+    trace: Mapping[str, str] = field(default_factory=dict)
+    meta: Mapping[str, Json] = field(default_factory=dict)
+    progress: Callable[[Mapping[str, Json]], None] | None = None
+    """Called with the params of each progress notification, if somebody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one."""
+
+    result: Mapping[str, Json]
+    status: int | None = None
+    retry_after_ms: int | None = None
+
+
+class Upstream(Protocol):
+    """One upstream. Cancelling the task of `send` reaches the tool: the connection closes, the MCP cancel goes out."""
+
+    name: str
+
+    async def open(self) -> None:
+        """Start; returns when `tools` can answer, or raises UpstreamFault. Must be cheap to call again after a failure."""
+
+    async def close(self) -> None: ...
+
+    async def tools(self) -> Sequence[Mapping[str, Json]]:
+        """The definitions as the upstream gives them (MCP tool shape). Raises UpstreamFault."""
+
+    async def send(self, dispatch: Dispatch) -> Answer:
+        """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`."""
+
+
+class Catalog(Protocol):
+    """All tools of all upstreams, by full name."""
+
+    def tool(self, name: str) -> Tool | None: ...
+    def all(self) -> Sequence[Tool]: ...
+    async def send(self, dispatch: Dispatch) -> Answer: ...
+
+
+# ---- policies, clock, ids -----------------------------------------------------------------------------------------------
+
+
+class Policies(Protocol):
+    """The loaded documents."""
+
+    def choose(self, principal: Principal, task_type: str, name: str | None) -> PolicySet | None:
+        """The set that governs a new run; None if no policy matches (or the named one doesn't)."""
+
+    def by_digest(self, digest: str) -> PolicySet | None:
+        """A set that is loaded or was revived."""
+
+    def texts(self, digest: str) -> Mapping[str, str]:
+        """What the ledger keeps for a set: its digest -> one self-contained text, enough for `revive`."""
+
+    def revive(self, digest: str, text: str) -> PolicySet:
+        """Compile a set again from its kept text, and remember it; raises PolicyError."""
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, ms since the epoch."""
+
+    def boot_ms(self) -> int:
+        """Boottime clock, ms: goes on while the machine sleeps, never jumps."""
+
+    async def sleep(self, ms: int) -> None: ...
+
+
+class Ids(Protocol):
+    """Identity and unguessability."""
+
+    def new(self, prefix: str) -> str:
+        """A fresh id, `prefix_…`, sortable by time."""
+
+    def seal(self, stream: str, value: Json) -> Payload:
+        """A value as a payload: equal values in one stream get equal hashes, unguessable without the gateway's secret."""
+
+    def unseal(self, data: bytes) -> Json:
+        """The value that a payload's bytes hold."""

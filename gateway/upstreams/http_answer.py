@@ -1,0 +1,69 @@
+"""What an HTTP tool answered, in the form of an MCP CallToolResult, without loss.
+
+The body is one text block, or a base64 resource where it isn't text; a JSON object is also `structuredContent`. An error is every
+status that isn't a success, redirects included: they are not followed.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from email.message import Message
+from typing import Final
+
+from gateway.core.model import Json
+from gateway.ports import Answer
+from gateway.upstreams.http_faults import retry_after_ms
+from gateway.wire.json import JsonError, parse
+
+_TEXTUAL: Final = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded")
+_CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "iso-8859-1", "windows-1252", "utf-16"})
+"""Others may be slow on purpose (idna is quadratic); such a body travels as bytes."""
+
+
+def answer_of(status: int, headers: Mapping[str, str], body: bytes, tool: str) -> Answer:
+    """`headers` find their names in any case. `tool`: the full name, for the URI of a binary body."""
+    result: dict[str, Json] = {"content": _content(status, headers, body, tool), "isError": status >= 300}
+    structured = _object(body)
+    if structured is not None:
+        result["structuredContent"] = structured
+    return Answer(result, status, retry_after_ms(headers) if status >= 400 else None)
+
+
+def _content(status: int, headers: Mapping[str, str], body: bytes, tool: str) -> list[Json]:
+    if 300 <= status < 400:
+        location = headers.get("Location", "nowhere")[:500]
+        return [{"type": "text", "text": f"status {status}: a redirect to {location}, which is not followed"}]
+    if not body:
+        return [] if status < 300 else [{"type": "text", "text": f"status {status}, without a body"}]
+    kind = headers.get("Content-Type", "")
+    text = _text(kind, body)
+    if text is not None:
+        return [{"type": "text", "text": text}]
+    resource = {"uri": f"tool:{tool}", "mimeType": kind or "application/octet-stream", "blob": base64.b64encode(body).decode()}
+    return [{"type": "resource", "resource": resource}]
+
+
+def _text(content_type: str, body: bytes) -> str | None:
+    """None for what isn't declared as text, or can't be read as what it is declared. Undeclared UTF-8 counts as text."""
+    charset = "utf-8"
+    if content_type not in ("", "application/json", "application/json; charset=utf-8"):
+        header = Message()
+        header["Content-Type"] = content_type
+        charset = header.get_content_charset(charset)
+        if header.get_content_maintype() != "text" and not header.get_content_subtype().endswith(_TEXTUAL):
+            return None
+    try:
+        return body.decode(charset) if charset in _CHARSETS else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _object(body: bytes) -> dict[str, Json] | None:
+    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+        return None
+    try:
+        value: dict[str, Json] = parse(body)
+    except JsonError:
+        return None
+    return value
