@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.model import Principal
-from gateway.secret import REFERENCE, Secret
+from gateway.secret import Secret
 from gateway.settings_document import Document, Section, host_and_port, http_url, is_loopback
 from gateway.settings_schema import PERIODS, SETTINGS_SCHEMA
+from gateway.settings_secrets import REFERENCE
 from gateway.settings_upstreams import (
     CommandSettings,
     CommandToolSettings,

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.secret import with_secrets
 from gateway.settings_schema import SECRETS
+from gateway.settings_secrets import with_secrets
 from gateway.source import Mistake, Source, child
 
 _Value = TypeVar("_Value")

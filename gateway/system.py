@@ -7,10 +7,12 @@ import time
 from hashlib import blake2b, sha256
 from os import urandom
 
-from gateway.core.model import Payload
+from gateway.core.model import Json, Payload
 from gateway.ports import Clock
+from gateway.wire import json
 
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # elsewhere than on Linux monotonic is the nearest there is
+_ANY_DEPTH = 1000  # more than can be written, so that whatever was recorded can be read
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = [high + low for high in _ALPHABET for low in _ALPHABET]
 
@@ -40,9 +42,13 @@ class SystemIds:
         number = self._clock.now_ms() << 80 | int.from_bytes(urandom(10), "big")
         return f"{prefix}_" + "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
-    def seal(self, stream: str, data: bytes) -> Payload:
+    def seal(self, stream: str, value: Json) -> Payload:
+        data = json.dumps(value)
         salt = blake2b(stream.encode() + b"\0", key=self._key, digest_size=16)
         salt.update(data)
         salted = sha256(salt.digest())
         salted.update(data)
         return Payload(salted.hexdigest(), salt.digest(), data)
+
+    def unseal(self, data: bytes) -> Json:
+        return json.parse(data, max_depth=_ANY_DEPTH)

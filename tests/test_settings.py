@@ -207,6 +207,11 @@ def test_beyond_loopback_principals_and_a_safe_way_are_demanded(refused, address
     assert refused("\n".join([f"listen:  {address}", *rest])) == [(1, 10)]
 
 
+def test_principals_with_mistakes_are_not_called_missing(refused):
+    assert refused(f"listen: 0.0.0.0:1\nprincipals: {{keys: [{{id: bot, sha256: {A}}}]}}\n{TLS}") == [(2, 26)]
+    assert refused(f"listen: 0.0.0.0:1\nprincipals: []\n{TLS}") == [(2, 13)]
+
+
 @pytest.mark.parametrize("rest", [[PRINCIPALS, TLS], [PRINCIPALS, PROXY], [JWT, TLS], [JWT, PROXY]])
 def test_beyond_loopback_is_fine_with_both(load, rest):
     assert load("\n".join(["listen: 0.0.0.0:1", *rest])).listen.host == "0.0.0.0"

@@ -102,9 +102,13 @@ def _closed(tree: Tree, seq: int, at: int, event: e.RunClosed) -> Tree:
 
 def _turn_opened(tree: Tree, seq: int, at: int, event: e.TurnOpened) -> Tree:
     run = tree.runs[event.run]
-    turn = Turn(event.turn, at, event.tokens)
+    turn = Turn(event.turn, at, event.tokens, paused_ms=run.paused(at))
+    longest = run.longest_turn_ms
+    if (last := run.turns.get(run.last_turn)) is not None:
+        longest = max(longest, at - last.opened_at - (turn.paused_ms - last.paused_ms))
     turns = run.turns.set(turn.number, turn)
-    return _with_run(tree, run, turns=turns, last_turn=turn.number, open_turns=run.open_turns + 1, active_at=at)
+    open_turns = run.open_turns + 1
+    return _with_run(tree, run, turns=turns, last_turn=turn.number, longest_turn_ms=longest, open_turns=open_turns, active_at=at)
 
 
 def _turn_answered(tree: Tree, seq: int, at: int, event: e.TurnAnswered) -> Tree:

@@ -45,6 +45,14 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True)
+class PrincipalCaps:
+    """What one principal may have at once, over all its runs; None = unlimited."""
+
+    open_runs: int | None = 20
+    open_holds: int | None = 20
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A named operation of an upstream as the catalog holds it.
 

@@ -2,7 +2,8 @@
 
 An outcome says how the call stands if no other attempt follows; `retry` only says that another may help, under the same key.
 So an idempotent write that timed out is in doubt and to be tried again; one whose last answer was a 503 has failed with that
-answer. Only what surely never reached the upstream is `not_applied`; everything else may have happened (DESIGN §4).
+answer. Only what surely never reached the upstream is `not_applied`; everything else may have happened (DESIGN §4). Over several
+attempts `standing` says what the call has come to.
 
 | what came back                       | read_only         | idempotent_write  | non_idempotent            |
 |--------------------------------------|-------------------|-------------------|---------------------------|
@@ -109,6 +110,16 @@ def outcome_of_answer(
         "failed", "tool.error", message, result, status,
         answered=True, not_applied=nothing_done, retry=again, retry_after_ms=retry_after_ms if again else None,
     )  # fmt: skip
+
+
+def standing(earlier: Outcome | None, last: Outcome) -> Outcome:
+    """What the call has come to when `last` is the next attempt after `earlier` (itself what stood until then).
+
+    An attempt that didn't get through says nothing about an earlier one that may have: the doubt stays.
+    """
+    if earlier is None or earlier.state != "in_doubt" or not (last.not_applied or last.retry):
+        return last
+    return earlier.but(retry=last.retry, retry_after_ms=last.retry_after_ms)
 
 
 def _says_nothing_done(result: Mapping[str, Json], idempotency: Idempotency) -> bool:

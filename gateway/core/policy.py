@@ -129,7 +129,7 @@ class PolicySet:
                 return document.deny
             rules += [rule] if rule is not None else []
             documents += [replace(p, shadow=rule is not None and p.guard.kind in rule.shadow) for p in document.guards]
-            skipped += [replace(p, skipped=True) for one in passed for p in one.guards]
+            skipped += [replace(p, shadow=True, skipped=True) for one in passed for p in one.guards]
         merged = reduce(_merged, rules)
         return replace(merged, guards=(*merged.guards, *_once(documents), *skipped))
 

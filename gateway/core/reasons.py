@@ -30,6 +30,7 @@ REASONS: dict[str, Reason] = _rows(
     Reason("request.too_large", 413, False, "Request too large", "Send less in one request; nothing was done."),
     Reason("auth.required", 401, False, "Not authenticated", "Send a valid key or run token as `Authorization: Bearer …`."),
     Reason("auth.forbidden", 403, False, "Not permitted", "Ask an operator for the role this needs."),
+    Reason("origin.forbidden", 403, False, "Wrong host or origin", "Use the gateway's own address, and no page of another site."),
     Reason("route.unknown", 404, False, "No such path", "See /openapi.json for the paths there are."),
     Reason("route.method", 405, False, "Method not allowed", "Use a method that the Allow header names."),
     Reason("run.unknown", 404, False, "No such run", "Open a run first, or check its id."),
@@ -89,6 +90,7 @@ REASONS: dict[str, Reason] = _rows(
     Reason("tool.timeout", 504, True, "Tool timed out", "The tool didn't answer in time; ask for less, or try again later."),
     Reason("upstream.unavailable", 502, True, "Tool not reachable", "Nothing was executed; try again later or go on without."),
     Reason("gateway.stopping", 503, True, "Gateway is stopping", "Nothing was started; try again shortly."),
+    Reason("gateway.failed", 500, False, "Fault of the gateway", "It is not your request's fault; tell the platform team."),
     Reason("ledger.unavailable", 503, True, "Ledger not available", "Nothing was started that isn't recorded; try again shortly."),
 )
 

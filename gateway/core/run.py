@@ -107,12 +107,16 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class Turn:
-    """One model call and what it asked for. `tokens`: set aside for it; `reported`: what usage reports added up to."""
+    """One model call and what it asked for. `tokens`: set aside for it; `reported`: what usage reports added up to.
+
+    `paused_ms`: the run's pauses before it opened.
+    """
 
     number: int
     opened_at: int
     tokens: int = 0
     reported: int = 0
+    paused_ms: int = 0
     state: str = "open"
     status: str | None = None
     digest: str | None = None
@@ -148,6 +152,7 @@ class Run:
     paused_ms: int = 0
     paused_at: int | None = None
     last_turn: int = 0
+    longest_turn_ms: int = 0
     turns: Map[int, Turn] = field(default_factory=Map)
     open_turns: int = 0
     live: Map[str, str] = field(default_factory=Map)
@@ -166,8 +171,11 @@ class Run:
         age = self.opened_at + self.limits.max_age_ms
         if self.limits.deadline_ms is None:
             return age
-        paused = self.paused_ms + (now - self.paused_at if self.paused_at is not None else 0)
-        return min(age, self.opened_at + self.limits.deadline_ms + paused)
+        return min(age, self.opened_at + self.limits.deadline_ms + self.paused(now))
+
+    def paused(self, now: int) -> int:
+        """All pauses so far, in ms."""
+        return self.paused_ms + (now - self.paused_at if self.paused_at is not None else 0)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class Authenticator:
             claims, signature = map(_bytes, bearer.removeprefix(RUN_TOKEN).split("."))
         except ValueError:
             return None
-        if not any([hmac.compare_digest(_sign(secret, claims), signature) for secret in self._secrets]):
+        fits = [hmac.compare_digest(_sign(secret, claims), signature) for secret in self._secrets]
+        if not any(fits):
             return None
         expires_at, run, id = claims.decode().split(" ", 2)
         principal = self._principals.get(id)

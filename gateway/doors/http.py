@@ -98,16 +98,17 @@ async def _send(scope: Scope, send: Send, status: int, body: bytes, headers: lis
 
 
 class Departure:
-    """`gone` is set when the caller leaves before its answer; use as a context manager around the waiting, once the body is read."""
+    """A future that is done once the caller has left; use as a context manager around the waiting, once the body is read."""
 
     def __init__(self, receive: Receive) -> None:
-        self.gone = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
         self._receive = receive
         self._listening: asyncio.Task[None] | None = None
 
-    def __enter__(self) -> asyncio.Event:
-        self._timer = asyncio.get_running_loop().call_later(LISTEN_AFTER_S, self._start)
-        return self.gone
+    def __enter__(self) -> asyncio.Future[None]:
+        self._timer = self._loop.call_later(LISTEN_AFTER_S, self._start)
+        return self._gone
 
     def __exit__(self, *exc: object) -> None:
         self._timer.cancel()
@@ -115,9 +116,9 @@ class Departure:
             self._listening.cancel()
 
     def _start(self) -> None:
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        self._listening = self._loop.create_task(self._listen())
 
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.gone.set()
+        self._gone.set_result(None)

@@ -21,6 +21,7 @@ WAIT_S: Mapping[str, int] = {
     "budget.open_holds": 30,
     "budget.open_runs": 30,
     "call.in_flight": 1,
+    "gateway.stopping": 2,
     "ledger.unavailable": 2,
     "tool.timeout": 5,
     "upstream.unavailable": 5,

@@ -36,7 +36,7 @@ def budget_json(left: BudgetLeft) -> dict[str, Any]:
         "tool_calls_left": left.tool_calls_left,
         "tokens_left": left.tokens_left,
         "cost_usd_left": left.cost_usd_left,
-        "deadline": left.deadline,
+        "deadline": time_text(left.deadline_at),
         "seconds_left": left.seconds_left,
         "warning": left.warning,
     }

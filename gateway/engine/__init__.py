@@ -1,7 +1,15 @@
 """The engine: one loop for calls, one method for each thing a door may ask, one sweep for what time alone does."""
 
 from gateway.engine.api import (
-    AskedCall, Caller, HoldView, ListedTool, RunRequest, RunView, TurnResult, TurnView, UsageRequest,
+    AskedCall,
+    Caller,
+    HoldView,
+    ListedTool,
+    RunRequest,
+    RunView,
+    TurnResult,
+    TurnView,
+    UsageRequest,
 )  # fmt: skip
 from gateway.engine.sweep import Engine
 

@@ -15,7 +15,18 @@ from gateway.core.decide import calls
 from gateway.core.guards.guard import RunFacts
 from gateway.core.left import budget_left
 from gateway.core.model import (
-    Busy, CallRequest, Completed, Doubt, Failed, Finding, Held, Json, Malformed, Outcome, Refused, Reply,
+    Busy,
+    CallRequest,
+    Completed,
+    Doubt,
+    Failed,
+    Finding,
+    Held,
+    Json,
+    Malformed,
+    Outcome,
+    Refused,
+    Reply,
 )  # fmt: skip
 from gateway.core.policy import ToolRule
 from gateway.core.reasons import reason
@@ -72,7 +83,8 @@ class Calls(Flights):
     def _command(self, wish: Wish, found: Assessment) -> calls.CallCommand:
         arguments = found.arguments
         kept = None if isinstance(arguments, Malformed) else self.ids.seal(stream_of(wish.run.id), arguments)
-        return calls.CallCommand(wish.run.id, wish.who.principal, wish.request, found, kept, self.owner, self.lease_ms)
+        caps = self.caps(wish.who.principal)
+        return calls.CallCommand(wish.run.id, wish.who.principal, wish.request, found, kept, self.owner, self.lease_ms, caps.open_holds)
 
     # ---- what was decided -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gateway.core.decide.draft import Draft, NeedsStream
-from gateway.core.model import Finding
+from gateway.core.model import Finding, Principal, PrincipalCaps
 from gateway.core.policy import PolicySet
 from gateway.core.run import Run, Tree, stream_of
 from gateway.core.streams import State
@@ -19,17 +19,25 @@ Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
 
 
 class Desk:
-    """`owner` names this process in intents; `open_runs` caps a principal's; `lease_ms` is granted beyond an attempt's deadline."""
+    """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline."""
 
     def __init__(
-        self, ledger: Ledger, catalog: Catalog, policies: Policies, clock: Clock, ids: Ids, *, open_runs: int = 20, lease_ms: int = 5_000
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        policies: Policies,
+        clock: Clock,
+        ids: Ids,
+        *,
+        caps: Callable[[Principal], PrincipalCaps] = lambda principal: PrincipalCaps(),
+        lease_ms: int = 5_000,
     ):
         self.ledger = ledger
         self.catalog = catalog
         self.policies = policies
         self.clock = clock
         self.ids = ids
-        self.open_runs = open_runs
+        self.caps = caps
         self.lease_ms = lease_ms
         self.owner = ids.new("proc")
         self.stopping = False

@@ -12,11 +12,11 @@ from gateway.core.guards.budgets import checked_caps, limits_of
 from gateway.core.left import budget_left
 from gateway.core.model import Finding, Json, Limits
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, principal_stream, stream_of
+from gateway.core.units import usd_micros
 from gateway.engine.api import AskedCall, Caller, HoldView, ListedTool, RunRequest, RunView, TurnResult, TurnView, UsageRequest
 from gateway.engine.calls import Calls
 from gateway.engine.desk import fault, may_see
 from gateway.engine.listing import listed
-from gateway.core.units import usd_micros
 from gateway.ports import Recorded, RequestFault
 
 DEFAULT_TASK_TYPE = "interactive"
@@ -61,7 +61,7 @@ class Runs(Calls):
             named = f" named {request.policy!r}" if request.policy else ""
             raise RequestFault("policy.none", f"No policy{named} matches principal {principal.id!r} with task type {task_type!r}.")
         return runs.OpenCommand(
-            self.ids.new("run"), principal, policies, task_type, request.door, _tightened(request.budgets), self.open_runs, request.run_key,
+            self.ids.new("run"), principal, policies, task_type, request.door, _tightened(request.budgets), self.caps(principal).open_runs, request.run_key,
             request.parent_run, request.continues, request.goal, request.labels, request.implicit,
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ class Runs(Calls):
         """Rows of the view `runs`, the caller's own, or everybody's for operators and viewers."""
         where: dict[str, Any] = {} if state is None else {"state": state}
         if who.run is not None:
-            where["id"] = who.run
+            where["run"] = who.run
         elif not who.principal.roles & {"operator", "viewer"}:
             where["principal"] = who.principal.id
         return await self.ledger.rows("runs", where, limit=limit, before=before)
@@ -219,8 +219,8 @@ class Runs(Calls):
         where = {} if state is None else {"state": state}
         views = []
         for row in await self.ledger.rows("holds", where, limit=limit, before=before):
-            tree = await self.ledger.state(stream_of(row["id"]))
-            hold = tree.holds[row["id"]]
+            tree = await self.ledger.state(stream_of(row["hold"]))
+            hold = tree.holds[row["hold"]]
             if _may_see_hold(who, tree, hold):
                 views.append(await self._hold_view(tree, hold))
         return views
@@ -254,8 +254,8 @@ class Runs(Calls):
 
 
 def _may_see_hold(who: Caller, tree: Tree, hold: Hold) -> bool:
-    run = tree.runs[hold.run]
-    return may_see(who, tree, run, frozenset({"operator", "viewer"})) or (who.run is None and holds.may_vote(who.principal, hold, run))
+    owner = may_see(who, tree, tree.runs[hold.run], frozenset({"operator", "viewer"}))
+    return owner or (who.run is None and holds.may_vote(who.principal, hold, tree))
 
 
 def _tightened(budgets: Mapping[str, Json]) -> Limits:

@@ -6,11 +6,11 @@ A job changes the batch wholly or, when anything in it raises, not at all. Nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from gateway.core.events import Event
 from gateway.ledger import views
@@ -67,42 +67,36 @@ class Batch:
             job.outcome = fault
 
     def _apply(self, job: Job) -> Committed:
-        if lost := [stream for stream in job.streams if stream not in self.heads]:
-            raise LedgerFault(f"{lost[0]} can't be read")
-        heads = {stream: self.heads[stream] for stream in job.streams}
-        before = {stream: head.state for stream, head in heads.items()}
-        at = max(self.now, *(state.at for state in before.values())) if before else self.now
-        decision = job.step(before, at)
-        if not decision.events:
-            self._keep(decision)
-            return Committed(decision.answer, at, before)
-        rows, moved = [], {}
+        heads = {}
+        for stream in job.streams:
+            if stream not in self.heads:
+                raise LedgerFault(f"{stream} can't be read")
+            heads[stream] = self.heads[stream]
+        states = {stream: head.state for stream, head in heads.items()}
+        at = max([self.now, *[state.at for state in states.values()]])
+        decision = job.step(states, at)
+        made: list[tuple[EventRow, list[views.Row]]] = []
         for stream, event in decision.events:
-            row, head = self._append(heads[stream], stream, at, event)
-            rows.append(row)
-            heads[stream] = moved[stream] = head
-        changed = self._changes(decision, before, moved)
-        self.rows.events += rows
-        for row_ in changed:
-            self.rows.views.setdefault(row_.view, {})[row_.id] = row_.values
-        self.heads.update(moved)
-        self.changed.update(moved)
-        self._keep(decision)
+            heads[stream], row, changed = self._append(heads[stream], stream, at, event)
+            made.append((row, changed))
+        self._keep(decision, heads, made)
         return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
 
-    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[EventRow, Head]:
-        seq, event_id, kind, version, body = head.state.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
-        hash = link(head.hash, stream, seq, event_id, at, kind, version, body)
-        row = EventRow(stream, seq, event_id, at, kind, version, body, hash)
-        return row, Head(self.evolve(head.state, seq, at, event), hash, head.saved)
+    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row]]:
+        before, seq, event_id, kind, body = head.state, head.state.seq + 1, next(_EVENT_IDS), type(event).__name__, encode(event)
+        hash = link(head.hash, stream, seq, event_id, at, kind, event.VERSION, body)
+        state = self.evolve(before, seq, at, event)
+        changed, row = views.changes(before, state, stream, event, head.row)
+        return Head(state, hash, head.saved, row), EventRow(stream, seq, event_id, at, kind, event.VERSION, body, hash), changed
 
-    def _changes(self, decision: Decision, before: Mapping[str, Any], moved: Mapping[str, Head]) -> list[views.Row]:
-        return [
-            row
-            for stream, head in moved.items()
-            for row in views.changes(before[stream], head.state, stream, [event for to, event in decision.events if to == stream])
-        ]
-
-    def _keep(self, decision: Decision) -> None:
-        self.rows.payloads += [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
-        self.rows.policies.update(decision.policies)
+    def _keep(self, decision: Decision, heads: dict[str, Head], made: list[tuple[EventRow, list[views.Row]]]) -> None:
+        """Make a job's effects the batch's; nothing here raises."""
+        rows = self.rows
+        for row, changed in made:
+            rows.events.append(row)
+            self.changed.add(row.stream)
+            for view, id, values in changed:
+                rows.views.setdefault(view, {})[id] = values
+        self.heads.update(heads)
+        rows.payloads += [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
+        rows.policies.update(decision.policies)

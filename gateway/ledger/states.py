@@ -27,11 +27,12 @@ _BIG: Final = 256 * 1024  # checkpoints above are read and written on another th
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The end of a stream: its state, the last event's hash, and the seq of its latest checkpoint."""
+    """The end of a stream: its state, the last event's hash, the seq of its latest checkpoint, and its root's row in `runs` if known."""
 
     state: Any
     hash: str
     saved: int = 0
+    row: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The first column is the row's id, the last its stream. A row is written only whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -58,50 +58,50 @@ class Row(NamedTuple):
     values: tuple[Any, ...]
 
 
-def changes(before: Any, after: Any, stream: str, events: Sequence[Event]) -> Iterator[Row]:
-    """The rows that `events` changed; `before` and `after` are the stream's states around them."""
+def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any, ...] | None) -> tuple[list[Row], tuple[Any, ...] | None]:
+    """The rows that `event` changed, and the root's row in `runs`. `root`: that row as it was written last, None if not known."""
     if isinstance(after, Tree):
-        yield from _runs(before, after, stream, {after.root, *(event.run for event in events)})  # type: ignore[attr-defined]
-        for call in {str(getattr(event, "call", "")) for event in events}:
-            if call in after.calls:
-                yield from _call(before, after, stream, call)
-    elif isinstance(after, Deployment):
-        yield from (row for row in everything(after, stream) if before.tools.get(row.id) != after.tools[row.id])
+        run, rows = event.run, []  # type: ignore[attr-defined]  # all events of a tree are RunEvents
+        row = _run(after, stream, after.root)
+        if row != root:
+            rows.append(Row("runs", after.root, row))
+        if run != after.root and after.runs[run] is not before.runs.get(run):
+            rows.append(Row("runs", run, _run(after, stream, run)))
+        call: str = getattr(event, "call", "")
+        if call in after.calls:
+            rows += _call(before, after, stream, call)
+        return rows, row
+    if isinstance(after, Deployment):
+        return [row for row in everything(after, stream) if before.tools.get(row.id) != after.tools[row.id]], None
+    return [], None
 
 
 def everything(state: Any, stream: str) -> Iterator[Row]:
     """All rows of a stream, from its state."""
     if isinstance(state, Tree):
         nothing = Tree()
-        yield from _runs(nothing, state, stream, state.runs)
+        yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
         for call in state.calls:
             yield from _call(nothing, state, stream, call)
     elif isinstance(state, Deployment):
         yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
 
 
-def _runs(before: Tree, after: Tree, stream: str, runs: Any) -> Iterator[Row]:
-    for run in runs:
-        values = _run(after, stream, run)
-        if run not in before.runs or values != _run(before, stream, run):
-            yield Row("runs", run, values)
-
-
 def _run(tree: Tree, stream: str, run: str) -> tuple[Any, ...]:
     return (*_RUN(tree.runs[run]), tree.due_at() if run == tree.root else None, stream)
 
 
-def _call(before: Tree, after: Tree, stream: str, call: str) -> Iterator[Row]:
+def _call(before: Tree, after: Tree, stream: str, call: str) -> list[Row]:
     """The call's row, its hold's and its votes', those that changed."""
-    record = after.calls[call]
+    rows, record = [], after.calls[call]
     if record is not before.calls.get(call):
-        yield Row("calls", call, (*_CALL(record), stream))
+        rows.append(Row("calls", call, (*_CALL(record), stream)))
     if record.hold is not None:
         hold, earlier = after.holds[record.hold], before.holds.get(record.hold)
         if hold is not earlier:
-            yield Row("holds", hold.id, _hold(after, hold, stream))
-            for vote in hold.votes[len(earlier.votes) if earlier else 0 :]:
-                yield _vote(hold, vote, stream)
+            rows.append(Row("holds", hold.id, _hold(after, hold, stream)))
+            rows += [_vote(hold, vote, stream) for vote in hold.votes[len(earlier.votes) if earlier else 0 :]]
+    return rows
 
 
 def _hold(tree: Tree, hold: Hold, stream: str) -> tuple[Any, ...]:

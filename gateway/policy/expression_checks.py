@@ -143,21 +143,20 @@ def arithmetic(tree: Node) -> list[tuple[int, str]]:
     """(offset, advice) for each sum whose kind of number depends on how the caller's value was written."""
     found = []
     for node in parts_of(tree):
-        if node.kind == "operator" and node.text in "+-*/%" and len(node.parts) == 2 and not any(map(_no_number, node.parts)):
+        if node.kind == "operator" and node.text in "+-*/%" and len(node.parts) > 1 and not any(map(_no_number, node.parts)):
             cast = "int" if node.text == "%" else "double"
             found += [
                 (_start(part), f"{render(part)} arrives as an integer whenever it is whole (1.0 as 1): write {cast}({render(part)})")
                 for part in node.parts
                 if part.kind in ("name", "field", "index")
             ]
-            found += _mixed(*node.parts) + _mixed(*reversed(node.parts))
+            if any(map(_is_double, node.parts)):
+                found += [
+                    (part.offset, f"{part.text} is an integer and doesn't go with a double: write {part.text}.0")
+                    for part in node.parts
+                    if part.kind == "literal" and not _is_double(part)
+                ]
     return sorted(found)
-
-
-def _mixed(one: Node, two: Node) -> list[tuple[int, str]]:
-    if _is_double(one) and two.kind == "literal" and not _is_double(two):
-        return [(two.offset, f"{two.text} is an integer and doesn't go with a double: write {two.text}.0")]
-    return []
 
 
 def _is_double(node: Node) -> bool:

@@ -14,6 +14,7 @@ Kind = Literal["literal", "name", "field", "index", "call", "method", "has", "lo
 
 LOOPS = {"all": (2,), "exists": (2,), "exists_one": (2,), "map": (2, 3), "filter": (2,)}
 MAX_LENGTH = 4096
+MAX_DEPTH = 40
 
 _BINARY = {"||": 1, "&&": 2} | dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in"), 3) | {"+": 4, "-": 4} | dict.fromkeys("*/%", 5)
 _MEANT = {"=": "==", "and": "&&", "&": "&&", "or": "||", "|": "||", "not": "!", "is": "==", "True": "true", "False": "false", "None": "null"}
@@ -46,7 +47,7 @@ class Node:
     """One part of an expression.
 
     `text` is the literal as written, the name, field, function, loop or operator. `parts`: the operand first; of a loop its range, variable
-    (a name) and bodies; of `has` the field; of a map its keys and values in turn; of the operator `?` all three.
+    (a name) and bodies; of `has` the field; of a map its keys and values in turn; of the operator `?` all three; of `a + b + c` all terms.
     """
 
     kind: Kind
@@ -63,10 +64,19 @@ def parse(text: str) -> Node:
     try:
         tree = parser.expression()
     except RecursionError:
-        raise ConditionError("nested too deeply", 0) from None
+        raise ConditionError(f"nested deeper than {MAX_DEPTH}", 0) from None
     if parser.kind:
         parser.fail()
+    if _is_deep(tree):
+        raise ConditionError(f"nested deeper than {MAX_DEPTH}", 0)
     return tree
+
+
+def _is_deep(tree: Node) -> bool:
+    level = [tree]
+    for _ in range(MAX_DEPTH):
+        level = [part for node in level for part in node.parts]
+    return bool(level)
 
 
 def render(node: Node) -> str:
@@ -79,7 +89,7 @@ def render(node: Node) -> str:
             return node.text + parts[0]
         case "operator":
             left = render(node.parts[0]) if _continues(node.parts[0], node) else parts[0]
-            return f"{left} {node.text} {parts[1]}"
+            return f" {node.text} ".join((left, *parts[1:]))
         case "field":
             return f"{parts[0]}.{node.text}"
         case "index":
@@ -100,8 +110,8 @@ def _wrapped(node: Node) -> str:
 
 
 def _continues(left: Node, node: Node) -> bool:
-    """Operators of one level bind from the left: `a - b + c` needs no parentheses, however long (the library counts them)."""
-    return left.kind == "operator" and len(left.parts) == 2 and _BINARY[left.text] == _BINARY[node.text]
+    """Operators of one level bind from the left: `a - b + c` needs no parentheses."""
+    return left.kind == "operator" and len(left.parts) > 1 and _BINARY.get(left.text) == _BINARY[node.text]
 
 
 class _Parser:
@@ -155,7 +165,8 @@ class _Parser:
         left = self.unary()
         while self.kind in ("mark", "name") and _BINARY.get(self.text, 0) >= level:
             offset, operator = self.offset, self.advance()
-            left = Node("operator", operator, offset, (left, self.binary(_BINARY[operator] + 1)))
+            terms = left.parts if left.kind == "operator" and left.text == operator and len(left.parts) > 1 else (left,)
+            left = Node("operator", operator, offset, (*terms, self.binary(_BINARY[operator] + 1)))
         return left
 
     def unary(self) -> Node:

@@ -175,7 +175,7 @@ def _kind(value: Any) -> str:
 
 
 def _guess(error: _Violation) -> str:
-    if not isinstance(error.instance, str) or error.validator != "enum" or _is_secret(error):
+    if not isinstance(error.instance, str) or error.validator != "enum":
         return ""
     close = difflib.get_close_matches(error.instance, [value for value in error.validator_value if isinstance(value, str)], n=1)
     return f"; did you mean {_shown(close[0])}?" if close else ""

@@ -16,6 +16,7 @@ from gateway.ports import Answer, Dispatch, UpstreamFault
 from gateway.upstreams.http_answer import answer_of
 from gateway.upstreams.http_faults import once, read_body
 from gateway.upstreams.http_request import Form, HttpTool
+from gateway.upstreams.sending import seconds_left
 
 
 class HttpUpstream:
@@ -57,14 +58,13 @@ class HttpUpstream:
             raise UpstreamFault("unavailable", "the upstream is closed")
         tool, form = self._tools[dispatch.tool.local_name]
         remaining_ms = min(dispatch.remaining_ms, tool.timeout_ms or dispatch.remaining_ms)
-        if remaining_ms <= 0:
-            raise UpstreamFault("connect_timeout", "no time was left to connect")
+        seconds = seconds_left(remaining_ms)
         url, headers, data = form.filled(dispatch, remaining_ms)
         status = None
         try:
-            async with asyncio.timeout(remaining_ms / 1000):
+            async with asyncio.timeout(seconds):
                 response = await session.request(
-                    tool.method, url, headers=headers, data=data, allow_redirects=False, timeout=self._connect_timeout(remaining_ms)
+                    tool.method, url, headers=headers, data=data, allow_redirects=False, timeout=self._connect_timeout(seconds)
                 )
                 status = response.status
                 body = await read_body(response, dispatch.max_bytes)
@@ -72,10 +72,9 @@ class HttpUpstream:
             raise UpstreamFault("timeout", f"no whole answer within {remaining_ms} ms", status=status) from None
         return answer_of(response.status, response.headers, body, dispatch.tool.name)
 
-    def _connect_timeout(self, remaining_ms: int) -> aiohttp.ClientTimeout:
+    def _connect_timeout(self, seconds: float) -> aiohttp.ClientTimeout:
         """Ends well before the overall deadline, so that a connection that never came isn't taken for an answer that never came."""
-        limit = remaining_ms / 1000 * 0.9
-        return self._patient if limit >= self._connect_s else self._timeout(limit)
+        return self._patient if seconds * 0.9 >= self._connect_s else self._timeout(seconds * 0.9)
 
     @staticmethod
     def _timeout(connect_s: float) -> aiohttp.ClientTimeout:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
 from yarl import URL
 
 from gateway.core.model import Json
-from gateway.ports import Dispatch, UpstreamFault
+from gateway.ports import Dispatch
+from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, unsendable
 from gateway.wire.json import dumps
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
@@ -71,9 +71,10 @@ class Form:
 
     def filled(self, dispatch: Dispatch, remaining_ms: int) -> tuple[URL, dict[str, str], bytes | None]:
         """The URL, headers and body of one attempt."""
-        arguments, key_header = _keyed(dispatch)
-        headers = self._headers(arguments, dispatch.trace) | key_header
-        headers["gateway-deadline"] = _rfc3339(dispatch.deadline_at)
+        refuse_way(dispatch, "meta")
+        arguments = arguments_of(dispatch)
+        headers = self._headers(arguments, dispatch.trace) | key_header(dispatch)
+        headers["gateway-deadline"] = rfc3339(dispatch.deadline_at)
         headers["gateway-remaining-ms"] = str(remaining_ms)
         return self._url(arguments), headers, self._body(arguments)
 
@@ -96,39 +97,20 @@ class Form:
         path = _PLACEHOLDER.sub(lambda found: _path_text(found[1], arguments.get(found[1])), self._tool.path)
         for blank, filled in zip(self._tool.path.split("/"), path.split("/"), strict=True):
             if blank != filled and filled in ("", *_DOTS):
-                raise _unsendable(f"the arguments make the path segment {blank!r} into {filled!r}")
+                raise unsendable(f"the arguments make the path segment {blank!r} into {filled!r}")
         return path
 
     def _body(self, arguments: Mapping[str, Json]) -> bytes | None:
         rest = {name: value for name, value in arguments.items() if name not in self._placed}
         if rest and not self._tool.sends_body:
-            raise _unsendable(f"the tool's request has no place for {', '.join(sorted(rest))[:200]}")
+            raise unsendable(f"the tool's request has no place for {', '.join(sorted(rest))[:200]}")
         return dumps(rest) if self._tool.sends_body else None
-
-
-def _keyed(dispatch: Dispatch) -> tuple[Mapping[str, Json], dict[str, str]]:
-    """The arguments to send and the header to add, so that the key goes where the policy says."""
-    match dispatch.send_as:
-        case None:
-            return dispatch.arguments, {}
-        case ("header", name):
-            return dispatch.arguments, {name.lower(): dispatch.key}
-        case ("header_quoted", name):
-            return dispatch.arguments, {name.lower(): f'"{dispatch.key}"'}
-        case ("argument", name):
-            return {**dispatch.arguments, name: dispatch.key}, {}
-        case (way, _):
-            raise _unsendable(f"an HTTP tool's key can go into a header or an argument, not into {way!r}")
-
-
-def _rfc3339(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _path_text(name: str, value: Json) -> str:
     text = _text(name, value)
     if _CONTROL.search(text) or any(part in _DOTS for part in _SEPARATOR.split(text)):
-        raise _unsendable(f"argument {name!r} can't be part of a path: it has control characters, or '.' or '..' as a segment")
+        raise unsendable(f"argument {name!r} can't be part of a path: it has control characters, or '.' or '..' as a segment")
     return quote(text, safe="")
 
 
@@ -141,19 +123,15 @@ def _query_texts(value: Json) -> list[str]:
 def _header_value(name: str, value: Json) -> str:
     text = _text(name, value)
     if not _HEADER_VALUE.fullmatch(text):
-        raise _unsendable(f"argument {name!r} can't be a header: it has characters other than visible ASCII and spaces")
+        raise unsendable(f"argument {name!r} can't be a header: it has characters other than visible ASCII and spaces")
     return text
 
 
 def _text(name: str, value: Json) -> str:
     if value is None or isinstance(value, (list, dict)):
-        raise _unsendable(f"argument {name!r} is wanted as a string, number or boolean")
+        raise unsendable(f"argument {name!r} is wanted as a string, number or boolean")
     return value if isinstance(value, str) else dumps(value).decode()
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
-
-
-def _unsendable(message: str) -> UpstreamFault:
-    return UpstreamFault("unsendable", message)

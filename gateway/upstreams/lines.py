@@ -64,6 +64,10 @@ class Foreign:
         self._logged += 1
         self._logger.log(level, "%s: %s", what, readable(line.head + b"..." if isinstance(line, Overlong) else line))
 
+    def note(self, text: str) -> None:
+        """A warning of our own in the same log."""
+        self._logger.warning(text)
+
     def _next_second(self) -> None:
         if self._dropped:
             self._logger.warning("%d more lines were dropped", self._dropped)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.model import Effect
-from gateway.core.outcomes import FAULTS, KINDS, outcome_of_answer, outcome_of_fault
+from gateway.core.outcomes import FAULTS, KINDS, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import Idempotency
 from gateway.core.reasons import REASONS
 
@@ -155,3 +155,34 @@ def test_a_condition_that_fails_leaves_a_server_error_in_doubt():
 
     outcome = outcome_of_answer(ERROR, 500, NON_IDEMPOTENT, Idempotency(not_applied_if=broken))
     assert (outcome.state, outcome.not_applied) == ("in_doubt", False)
+
+
+TIMED_OUT = outcome_of_fault("timeout", "first", IDEMPOTENT)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        outcome_of_fault("refused", "m", IDEMPOTENT),
+        outcome_of_fault("unsendable", "m", IDEMPOTENT),
+        outcome_of_fault("reset", "m", IDEMPOTENT),
+        outcome_of_answer(ERROR, 429, IDEMPOTENT, retry_after_ms=9),
+        outcome_of_answer(ERROR, 503, IDEMPOTENT, retry_after_ms=9),
+        outcome_of_answer(ERROR, 409, IDEMPOTENT, Idempotency(not_applied_statuses=frozenset({409}))),
+    ],
+)
+def test_an_attempt_that_did_not_get_through_leaves_an_earlier_one_in_doubt(last):
+    stands = standing(TIMED_OUT, last)
+    assert (stands.state, stands.message, stands.not_applied) == ("in_doubt", "first", False)
+    assert (stands.retry, stands.retry_after_ms) == (last.retry, last.retry_after_ms)
+
+
+@pytest.mark.parametrize("last", [outcome_of_answer(OK, 200, IDEMPOTENT), outcome_of_answer(ERROR, 409, IDEMPOTENT)])
+def test_a_definite_answer_under_the_same_key_ends_the_doubt(last):
+    assert standing(TIMED_OUT, last) is last
+
+
+def test_without_doubt_the_last_attempt_stands():
+    refused = outcome_of_fault("refused", "m", IDEMPOTENT)
+    for earlier in (None, refused, outcome_of_answer(ERROR, 503, IDEMPOTENT), outcome_of_fault("timeout", "m", READ)):
+        assert standing(earlier, refused) is refused

@@ -25,8 +25,6 @@ from gateway.core.repeats import (
 from gateway.core.run import CallRecord, Hold, Run, Tree, but, principal_stream, stream_of
 from gateway.core.streams import State
 
-PRINCIPAL_HOLDS = 20
-
 
 @dataclass(frozen=True)
 class CallCommand:
@@ -39,6 +37,7 @@ class CallCommand:
     arguments: Payload | None
     owner: str
     lease_ms: int
+    open_holds: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past,
     shadowed: list[Finding] = []
     wrong = tuple(_limits(draft, command, amounts, holds=bool(requirements), shadowed=shadowed))
     if not wrong and requirements:
-        wrong = _principal_holds(draft)
+        wrong = _principal_holds(draft, command.open_holds)
     if wrong:
         return _deny(draft, command, wrong, shadowed)
     if requirements:
@@ -264,13 +263,13 @@ def _limits(
                 shadowed.append(finding)
 
 
-def _principal_holds(draft: Draft) -> tuple[Finding, ...]:
+def _principal_holds(draft: Draft, most: int | None) -> tuple[Finding, ...]:
     principal = draft.tree.runs[draft.tree.root].principal
     state = draft.given(principal_stream(principal))
     held = len(state.open_holds) if isinstance(state, PrincipalState) else 0
-    if held < PRINCIPAL_HOLDS:
+    if most is None or held < most:
         return ()
-    return (Finding("budgets", "budget.open_holds", f"{held} calls of {principal!r} wait for people; there may be {PRINCIPAL_HOLDS}."),)
+    return (Finding("budgets", "budget.open_holds", f"{held} calls of {principal!r} wait for people; there may be {most}."),)
 
 
 def _key(command: CallCommand, occurrence: int, past: Past) -> str:
@@ -320,11 +319,11 @@ def _waiting(draft: Draft, command: CallCommand, repeat: Waiting, past: Past, as
     """The call is held, or approved: then it goes on if it is still what was approved."""
     record = repeat.record
     hold = draft.tree.holds[record.hold or ""]
+    if hold.due_at is not None and draft.now >= hold.due_at:
+        draft.add(e.HoldExpired(record.run, record.id, hold.id, "approval.lapsed" if repeat.ready else "approval.expired"))
+        return _judge_anew(draft, command, record.occurrence, past, asked)
     if not repeat.ready:
         return Wait(record.id, hold)
-    if hold.execute_by is not None and draft.now >= hold.execute_by:
-        draft.add(e.HoldExpired(record.run, record.id, hold.id, "approval.lapsed"))
-        return _judge_anew(draft, command, record.occurrence, past, asked)
     if _binding(command, record.key, hold.requirements) != hold.digest:
         draft.add(e.HoldVoided(record.run, record.id, hold.id, "the tool's definition, the rule or the arguments changed"))
         return _judge_anew(draft, command, record.occurrence, past, asked)

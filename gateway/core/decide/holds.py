@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.model import Finding, Principal
-from gateway.core.run import Hold, Run, stream_of
+from gateway.core.run import Hold, Run, Tree, stream_of
 from gateway.core.streams import State
 
 
@@ -28,7 +28,7 @@ def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[D
     draft = Draft(states, stream_of(command.hold), now)
     hold = draft.tree.holds[command.hold]
     run = draft.tree.runs[hold.run]
-    if not may_vote(command.voter, hold, run):
+    if not may_vote(command.voter, hold, draft.tree):
         return draft, Finding("approval", "hold.forbidden", f"{command.voter.id!r} is not among those who may decide on this, or asked for it.")
     if command.digest != hold.digest:
         return draft, Finding("approval", "hold.digest", "The digest is not that of the hold as it stands.")
@@ -50,12 +50,16 @@ def _count(draft: Draft, command: VoteCommand, hold: Hold, run: Run) -> None:
         return
     after = draft.tree.holds[hold.id]
     if all(after.met(requirement) for requirement in after.requirements):
-        deadline = draft.tree.deadline_at(run.id, draft.now) if "deadline" in run.limits.close_on else draft.now + hold.execute_within_ms
-        longest = run.opened_at + run.limits.max_age_ms if run.limits.pause_while_held else deadline
-        draft.add(e.HoldApproved(*where, min(draft.now + hold.execute_within_ms, max(longest, draft.now))))
+        draft.add(e.HoldApproved(*where, min(draft.now + hold.execute_within_ms, _last_moment(draft.tree, run, draft.now))))
 
 
-def may_vote(voter: Principal, hold: Hold, run: Run) -> bool:
-    """An authenticated person with the role, named by a requirement, and never one who asked."""
+def _last_moment(tree: Tree, run: Run, now: int) -> int:
+    """When the run ends at the latest; a deadline that stands still while the call is ready doesn't count."""
+    return run.opened_at + run.limits.max_age_ms if run.limits.pause_while_held else tree.deadline_at(run.id, now)
+
+
+def may_vote(voter: Principal, hold: Hold, tree: Tree) -> bool:
+    """An authenticated person with the role, named by a requirement, and never one who asked, here or up the lineage."""
     named = any(voter.matches(frozenset(requirement.approvers)) for requirement in hold.requirements)
-    return named and voter.person and "approver" in voter.roles and voter.id not in (run.principal, run.opened_by)
+    asked = {name for run in tree.lineage(hold.run) for name in (run.principal, run.opened_by)}
+    return named and voter.person and "approver" in voter.roles and voter.id not in asked

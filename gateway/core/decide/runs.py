@@ -25,7 +25,7 @@ class OpenCommand:
     task_type: str
     door: str
     tighten: Limits
-    open_runs: int
+    open_runs: int | None
     run_key: str | None = None
     parent: str | None = None
     continues: str | None = None
@@ -50,7 +50,7 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
     draft = Draft(states, command.id, now)
     if command.run_key is not None and command.run_key in mine.run_keys:
         return draft, Opened(mine.run_keys[command.run_key], True)
-    if len(mine.open_runs) >= command.open_runs:
+    if command.open_runs is not None and len(mine.open_runs) >= command.open_runs:
         draft.tell(command.principal.id, e.RunRefused(command.principal.id, "budget.open_runs", command.run_key))
         message = f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed."
         return draft, Finding("budgets", "budget.open_runs", message)

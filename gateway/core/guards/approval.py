@@ -14,6 +14,7 @@ from gateway.core.guards.guard import Ask, Condition, Guard, Section, Stage
 from gateway.core.model import Effect, Requirement
 from gateway.core.units import DURATION, SPAN, duration_ms
 
+NEVER = "never"
 NAMES = {
     "type": "array",
     "minItems": 1,
@@ -34,32 +35,35 @@ class Approval(Guard):
     )  # fmt: skip
     binding: ClassVar[tuple[str, ...]] = reasons
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "defaults": {"approvers": {**NAMES, "description": "who decides on held calls where a rule names nobody"}},
+        "defaults": {"approvers": {**NAMES, "description": "a list of who decides on held calls where a rule names nobody"}},
         "rule": {
             "approval": {
-                "description": "Whom this call waits for; absent: `defaults.approvers` for non_idempotent tools, else nobody. `never`: no gate.",
+                "description": "whom a call waits for: a mapping, or `never`; absent: `defaults.approvers` for non_idempotent tools, else nobody",
                 "oneOf": [
-                    {"const": "never"},
+                    {"const": NEVER},
                     {
                         "type": "object",
                         "additionalProperties": False,
                         "properties": {
-                            "when": {"type": "string", "minLength": 1, "description": "CEL over args, tool, run, principal; absent: always"},
-                            "approvers": {**NAMES, "description": "who decides; absent: defaults.approvers"},
-                            "quorum": {"type": "integer", "minimum": 1, "maximum": 20, "description": "how many of them must approve (1)"},
-                            "expires_in": {**SPAN, "description": "the time to decide (24h)"},
-                            "execute_within": {**SPAN, "description": "the time to execute, from the approval on (15m)"},
-                            "hold_open": {**DURATION, "description": "how long the caller is kept waiting (20s)"},
+                            "when": {"type": "string", "minLength": 1, "description": "CEL over args, tool, run, principal; absent: always held"},
+                            "approvers": {**NAMES, "description": "a list of who decides; absent: defaults.approvers"},
+                            "quorum": {"type": "integer", "minimum": 1, "maximum": 20, "description": "how many of them have to approve (1)"},
+                            "expires_in": {**SPAN, "description": "a duration to decide in, such as 24h (24h)"},
+                            "execute_within": {**SPAN, "description": "a duration to execute in once approved, such as 15m (15m)"},
+                            "hold_open": {**DURATION, "description": "a duration that the caller is kept waiting, such as 20s (20s)"},
                             "editable": {
                                 "type": "array", "uniqueItems": True, "items": {"type": "string"},
-                                "description": "arguments that an approver may change",
+                                "description": "a list of arguments that an approver may change",
                             },
-                            "show": {"type": "string", "maxLength": 500, "description": "the approver's sentence; {args.name} is filled in"},
-                            "execute": {"enum": ["on_repeat", "at_once"], "description": "executed by the agent's repeat, or when approved"},
+                            "show": {"type": "string", "maxLength": 500, "description": "what approvers read; {args.name} is filled in"},
+                            "execute": {
+                                "enum": ["on_repeat", "at_once"],
+                                "description": "when an approved call runs: on the agent's repeat (default), or at once",
+                            },
                             "grants": {
                                 "type": "object", "additionalProperties": False, "required": ["max_count"],
                                 "properties": {"max_count": {"type": "integer", "minimum": 1}},
-                                "description": "how many further calls like it an approver may allow with one vote",
+                                "description": "a mapping: how many further calls like it one vote may allow",
                             },
                         },
                     },
@@ -82,10 +86,10 @@ class Approval(Guard):
         approvers = asked.get("approvers") or section.data["defaults"].get("approvers")
         requirement = _requirement(asked, approvers, section) if approvers else None
         if requirement is None:
-            which = "a deliberate repeat of this call" if part == "never" else "this call"
+            which = "a deliberate repeat of this call" if part == NEVER else "this call"
             section.report(at, f"{which} would wait for people, but neither its `approval` nor `defaults` names `approvers`")
         when = section.condition(asked["when"], CALL_VARIABLES, f"{at}/when") if "when" in asked else None
-        return cls(None if part == "never" else requirement, when, requirement)
+        return cls(None if part == NEVER else requirement, when, requirement)
 
     def require(self, ask: Ask) -> Requirement | None:
         if self.requirement is None or (self.when is not None and not self.when(ask.facts)):

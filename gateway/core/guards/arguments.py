@@ -25,11 +25,16 @@ class Arguments(Guard):
         "rule": {
             "arguments": {
                 "type": "object",
-                "description": "Narrows the tool's own schema (`schema`) and injects arguments (`bind`: name -> CEL over principal, run, tool).",
+                "description": "a mapping: what arguments must be beyond the tool's own schema, and which are injected",
                 "additionalProperties": False,
                 "properties": {
-                    "schema": {"type": "object"},
-                    "bind": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string", "minLength": 1}},
+                    "schema": {"type": "object", "description": "a JSON Schema that narrows the tool's own"},
+                    "bind": {
+                        "type": "object",
+                        "description": "a mapping of argument to CEL over principal, run, tool: injected, and hidden from the listed schema",
+                        "minProperties": 1,
+                        "additionalProperties": {"type": "string", "minLength": 1},
+                    },
                 },
             }
         }

@@ -18,7 +18,7 @@ class Authorize(Guard):
     stage: ClassVar[Stage] = Stage.AUTHORITY
     reasons: ClassVar[tuple[str, ...]] = ("authorization.denied",)
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "rule": {"allow_if": {"type": "string", "minLength": 1, "description": "CEL over args, tool, run, principal; false denies."}}
+        "rule": {"allow_if": {"type": "string", "minLength": 1, "description": "CEL over args, tool, run, principal; false denies"}}
     }
 
     text: str

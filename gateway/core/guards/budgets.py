@@ -7,7 +7,7 @@ carries its amounts until it ends. What a model call is expected to use (`tokens
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from immutables import Map
@@ -16,7 +16,7 @@ from gateway.core import events as e
 from gateway.core.guards.guard import Bid, Guard, Section, Stage
 from gateway.core.model import NOTHING, Amounts, Finding, Limits
 from gateway.core.run import Run, Tree, but
-from gateway.core.units import DURATION, SPAN, USD, duration_ms, usd_micros
+from gateway.core.units import SPAN, USD, duration_ms, usd_micros
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Purse:
     posted: Amounts = NOTHING
     in_flight: int = 0
     holds: int = 0
-    calls_in_turn: Map[tuple[str, int], int] = Map()
+    calls_in_turn: Map[tuple[str, int], int] = field(default_factory=Map)
     last_input: int = 0
 
     @property
@@ -144,7 +144,7 @@ class Budgets(Guard):
         "run": {
             "budgets": {
                 "type": "object",
-                "description": "Caps of a run tree. Mandatory: turns, tool_calls, deadline, and tokens or cost_usd; `unlimited` lifts one.",
+                "description": "the caps of a run and its children: turns, tool_calls, deadline, and tokens or cost_usd; `unlimited` lifts one",
                 "additionalProperties": False,
                 "properties": {
                     **dict.fromkeys(_COUNTS, _CAP),
@@ -154,13 +154,13 @@ class Budgets(Guard):
             },
             "on_exhausted": {
                 "type": "object",
-                "description": "What an empty budget does: `refuse` (tool_calls: default) or `close` the run (the others: default).",
+                "description": "a mapping of a budget to what its end does: `refuse` (default of tool_calls) or `close` the run (of the others)",
                 "additionalProperties": False,
                 "properties": dict.fromkeys(_CLOSES, _EXHAUSTED),
             },
-            "pause_while_held": {"type": "boolean", "description": "The deadline stands still while only people are waited for."},
-            "max_age": {**SPAN, "description": "the run's greatest age, pauses included (7d)"},
-            "idle_after": {**SPAN, "description": "how long a silent run stays open (30m)"},
+            "pause_while_held": {"type": "boolean", "description": "true if the deadline stands still while only people are waited for (false)"},
+            "max_age": {**SPAN, "description": "a duration: the run's greatest age, pauses included (7d)"},
+            "idle_after": {**SPAN, "description": "a duration that a silent run stays open (30m)"},
         }
     }
     per_rule: ClassVar[bool] = False

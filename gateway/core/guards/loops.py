@@ -80,7 +80,7 @@ class Loops(Guard):
         "top": {
             "loops": {
                 "type": "object",
-                "description": "How often the same call with the same result, a cycle, or refusals in a row are let pass.",
+                "description": "a mapping: how often what looks like a loop is let pass",
                 "additionalProperties": False,
                 "properties": {
                     "writes": _times(WINDOW, "the same write with the same result (3)"),

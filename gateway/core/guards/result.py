@@ -7,7 +7,7 @@ used is replaced by a readable note; the call itself has happened, and the note 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -30,7 +30,7 @@ class ResultGuard(Guard):
         "defaults": {
             "result": {
                 "type": "object",
-                "description": "What results may be where a rule doesn't say.",
+                "description": "a mapping: what results may be where a rule doesn't say",
                 "additionalProperties": False,
                 "properties": {"max_bytes": SIZE},
             }
@@ -38,7 +38,7 @@ class ResultGuard(Guard):
         "rule": {
             "result": {
                 "type": "object",
-                "description": "What may be recorded and seen of an answer.",
+                "description": "a mapping: what may be recorded and seen of an answer",
                 "additionalProperties": False,
                 "properties": {
                     "max_bytes": SIZE,
@@ -74,9 +74,8 @@ class ResultGuard(Guard):
             wrong = self.shape(structured(result))
             if wrong:
                 return _note("result.invalid", f"The tool ran, but its result is not what the policy expects: {'; '.join(wrong[:3])}")
-        size = _size(result, self.max_bytes)
-        if size > self.max_bytes:
-            return _note("result.too_large", f"The tool ran, but its result of about {size} bytes is over the cap of {self.max_bytes}; it was dropped.")
+        if _size(result, self.max_bytes) > self.max_bytes:
+            return _note("result.too_large", f"The tool ran, but its result is over the cap of {self.max_bytes} bytes; it was dropped.")
         return result, None
 
     def _redacted(self, result: Mapping[str, Json]) -> Mapping[str, Json]:
@@ -147,10 +146,18 @@ def _unescaped(step: str) -> str:
     return step.replace("~1", "/").replace("~0", "~")
 
 
+def _said(value: Json) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _said(item)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool) and value != REDACTED:
+        yield str(value)
+
+
 def _without(value: Json, path: tuple[str, ...], taken: set[str]) -> Json:
-    """A copy in which whatever stands at the path is replaced; single values that it held go into `taken`."""
+    """A copy in which whatever stands at the path is replaced; the texts and numbers that stood there go into `taken`."""
     if not path:
-        taken.update(str(value) for value in (value,) if isinstance(value, str | int | float) and value != REDACTED)
+        taken.update(_said(value))
         return REDACTED
     head, rest = path[0], path[1:]
     if isinstance(value, dict):

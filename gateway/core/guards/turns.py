@@ -19,7 +19,7 @@ class Turns(Guard):
     reasons: ClassVar[tuple[str, ...]] = ("turn.final", "turn.required", "turn.unknown", "turn.not_open")
     binding: ClassVar[tuple[str, ...]] = ("turn.unknown", "turn.not_open")
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "run": {"require_turns": {"type": "boolean", "description": "Refuse calls that belong to no declared or metered turn."}}
+        "run": {"require_turns": {"type": "boolean", "description": "true to refuse calls that belong to no declared or metered turn (false)"}}
     }
     per_rule: ClassVar[bool] = False
 
@@ -40,10 +40,16 @@ class Turns(Guard):
             yield Finding(self.kind, "turn.required", "This run takes only calls that belong to a declared turn.")
         elif turn is not None and turn.state == "closed":
             yield Finding(self.kind, "turn.not_open", f"Turn {bid.turn} is {turn.status}.")
-        elif bid.turn in (0, run.last_turn) and is_final(bid.tree, run):
+        elif bid.turn in (0, run.last_turn) and is_final(bid.tree, run, bid.now):
             yield Finding(self.kind, "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools.")
 
 
-def is_final(tree: Tree, run: Run) -> bool:
-    """Is the latest turn the last one that turns, tokens or cost can pay, here or up the lineage? Runs without turns have no final one."""
-    return bool(run.last_turn) and any(purse(up).last_turn_paid(up.limits) for up in tree.lineage(run.id))
+def is_final(tree: Tree, run: Run, now: int) -> bool:
+    """Is the latest turn the last one that turns, tokens, cost or time can pay, here or up the lineage? Runs without turns have no final one.
+
+    Time pays for another turn while more is left than the longest turn so far took.
+    """
+    if not run.last_turn:
+        return False
+    short = tree.deadline_at(run.id, now) - now < run.longest_turn_ms
+    return short or any(purse(up).last_turn_paid(up.limits) for up in tree.lineage(run.id))

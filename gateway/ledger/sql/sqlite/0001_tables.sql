@@ -1,4 +1,5 @@
 -- The ledger's tables. Written once; a later change is a new numbered file.
+-- Big tables keep their rowid: a batch over many streams then fills few pages, where a table in key order would touch one a stream.
 BEGIN IMMEDIATE;
 
 -- Facts. Append-only: the triggers say so, the chain of hashes proves it.
@@ -12,7 +13,7 @@ CREATE TABLE events (
     body TEXT NOT NULL,
     hash TEXT NOT NULL,
     PRIMARY KEY (stream, seq)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TRIGGER events_are_never_changed BEFORE UPDATE ON events
 BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
@@ -27,7 +28,7 @@ CREATE TABLE payloads (
     salt BLOB NOT NULL,
     bytes BLOB NOT NULL,
     PRIMARY KEY (stream, hash)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Texts by digest, kept for good: what a run was governed by can be compiled again.
 CREATE TABLE policies (digest TEXT PRIMARY KEY, text TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -60,7 +61,7 @@ CREATE TABLE calls (
     attempt INTEGER NOT NULL, operation_id TEXT, hold TEXT, arguments TEXT, result TEXT, status INTEGER, usd_micros INTEGER NOT NULL,
     door TEXT NOT NULL, asked_at INTEGER NOT NULL, admitted_at INTEGER, settled_at INTEGER, stream TEXT NOT NULL,
     PRIMARY KEY (stream, call)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX calls_newest ON calls (asked_at, length(call), call);
 CREATE INDEX calls_admitted ON calls (stream) WHERE state = 'admitted';
 

@@ -1,0 +1,83 @@
+"""`gateway init`, `keys`, `check`, `test`, `schema`: for those who write the policies and the deployment file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from gateway.cli import output
+from gateway.cli.output import Failure
+from gateway.keys import make_key
+from gateway.policy.schema import document_schema
+from gateway.settings import SETTINGS_SCHEMA
+
+STARTER = Path(__file__).with_name("starter")
+
+
+def add(commands: Any) -> None:
+    init = commands.add_parser("init", help="write a starting gateway.yaml and policies, and print its keys once")
+    init.add_argument("folder", nargs="?", default=".")
+    init.set_defaults(run=write_starter)
+    keys = commands.add_parser("keys", help="make keys for principals").add_subparsers(dest="what", required=True)
+    new = keys.add_parser("new", help="print a key and its entry for gateway.yaml")
+    new.add_argument("id", metavar="ID", help="like agent:refund-bot or user:mia")
+    new.add_argument("--person", action="store_true", help="a person, who may vote if a role says so")
+    new.add_argument("--group", action="append", default=[])
+    new.add_argument("--task-type", action="append", default=[])
+    new.set_defaults(run=new_key)
+    schema = commands.add_parser("schema", help="print the JSON Schema of a file, for editors")
+    schema.add_argument("of", choices=("policy", "settings"))
+    schema.set_defaults(run=print_schema)
+
+
+def new_key(args: argparse.Namespace) -> int:
+    key, hashed = make_key()
+    entry: dict[str, Any] = {"id": args.id, "sha256": hashed}
+    if args.person:
+        entry["person"] = True
+    if args.group:
+        entry["groups"] = args.group
+    if args.task_type:
+        entry["task_types"] = args.task_type
+    if args.json:
+        output.as_json({"key": key, "entry": entry})
+        return 0
+    output.note("The key is shown this once; the gateway keeps only its hash. Removing the entry revokes it.")
+    output.say(f"key    {key}")
+    output.say(f"entry  {json.dumps(entry)}")
+    return 0
+
+
+def print_schema(args: argparse.Namespace) -> int:
+    output.as_json(document_schema() if args.of == "policy" else SETTINGS_SCHEMA)
+    return 0
+
+
+def write_starter(args: argparse.Namespace) -> int:
+    """Copy the starter files, with fresh keys and a fresh secret; nothing that exists is overwritten."""
+    folder = Path(args.folder)
+    agent, approver = make_key(), make_key()
+    names = {"@PYTHON@": json.dumps(sys.executable), "@AGENT_SHA256@": agent[1], "@APPROVER_SHA256@": approver[1]}
+    files = {path.relative_to(STARTER): path.read_text("utf-8") for path in sorted(STARTER.rglob("*.yaml"))}
+    if there := [str(folder / name) for name in (*files, Path("gateway.secret")) if (folder / name).exists()]:
+        raise Failure(f"{', '.join(there)} exists already; nothing was written.")
+    for name, text in files.items():
+        for mark, value in names.items():
+            text = text.replace(mark, value)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    secret = folder / "gateway.secret"
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_urlsafe(48), "ascii")
+    if args.json:
+        output.as_json({"files": [str(folder / name) for name in files], "keys": {"agent:first": agent[0], "user:you": approver[0]}})
+        return 0
+    output.note("These keys are shown this once; gateway.yaml holds only their hashes.")
+    output.say(f"agent:first  {agent[0]}")
+    output.say(f"user:you     {approver[0]}")
+    output.note(f"Wrote {', '.join(str(folder / name) for name in files)}. Next: `gateway check`, `gateway test`, `gateway serve`.")
+    return 0

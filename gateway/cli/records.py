@@ -1,0 +1,118 @@
+"""`gateway runs`, `gateway calls`, `gateway verify`: what the ledger holds, read without disturbing the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Any
+
+from gateway.cli import output
+from gateway.cli.output import Failure
+from gateway.cli.place import reading
+from gateway.core.run import Tree, stream_of
+from gateway.doors.render import time_text
+from gateway.ledger.verify import verify
+
+RUN_COLUMNS = ("run", "principal", "policy", "state", "status", "reason", "turns", "opened_at", "run_key")
+CALL_COLUMNS = ("call", "turn", "tool", "state", "reason", "attempt", "hold", "asked_at")
+
+
+def add(commands: Any) -> None:
+    runs = commands.add_parser("runs", help="list runs, or show one").add_subparsers(dest="what", required=True)
+    listing = runs.add_parser("list", help="newest first")
+    listing.add_argument("--state", choices=("open", "frozen", "closing", "closed"))
+    listing.add_argument("--principal")
+    listing.add_argument("--limit", type=int, default=50)
+    listing.set_defaults(run=lambda args: asyncio.run(list_runs(args)))
+    show = runs.add_parser("show", help="one run with its calls")
+    show.add_argument("id", metavar="RUN")
+    show.set_defaults(run=lambda args: asyncio.run(show_run(args)))
+    calls = commands.add_parser("calls", help="list calls, or show one").add_subparsers(dest="what", required=True)
+    listing = calls.add_parser("list", help="newest first")
+    for name in ("run", "tool", "state"):
+        listing.add_argument(f"--{name}", dest=f"by_{name}")
+    listing.add_argument("--limit", type=int, default=50)
+    listing.set_defaults(run=lambda args: asyncio.run(list_calls(args)))
+    show = calls.add_parser("show", help="one call with its events, arguments and result")
+    show.add_argument("id", metavar="CALL")
+    show.set_defaults(run=lambda args: asyncio.run(show_call(args)))
+    check = commands.add_parser("verify", help="recompute the ledger's chain, states and views")
+    check.set_defaults(run=lambda args: asyncio.run(check_ledger(args)))
+
+
+async def list_runs(args: argparse.Namespace) -> int:
+    where = {name: value for name, value in (("state", args.state), ("principal", args.principal)) if value}
+    async with reading(args.config) as ledger:
+        rows = await ledger.rows("runs", where, limit=args.limit)
+    if args.json:
+        output.as_json(rows)
+    else:
+        output.table(rows, RUN_COLUMNS, nothing="No runs.")
+    return 0
+
+
+async def show_run(args: argparse.Namespace) -> int:
+    async with reading(args.config) as ledger:
+        tree = await ledger.state(stream_of(args.id))
+        if not isinstance(tree, Tree) or args.id not in tree.runs:
+            raise Failure(f"There is no run {args.id!r}.")
+        row = (await ledger.rows("runs", {"run": args.id}, limit=1))[0]
+        calls = await ledger.rows("calls", {"run": args.id}, limit=1000)
+    if args.json:
+        output.as_json({**row, "calls": calls})
+        return 0
+    output.fields((name, row[name]) for name in row if name not in ("stream", "due_at"))
+    output.say()
+    output.table(reversed(calls), CALL_COLUMNS, nothing="No calls.")
+    return 0
+
+
+async def list_calls(args: argparse.Namespace) -> int:
+    where = {name: value for name in ("run", "tool", "state") if (value := getattr(args, f"by_{name}"))}
+    async with reading(args.config) as ledger:
+        rows = await ledger.rows("calls", where, limit=args.limit)
+    if args.json:
+        output.as_json(rows)
+    else:
+        output.table(rows, ("call", "run", *CALL_COLUMNS[1:]), nothing="No calls.")
+    return 0
+
+
+async def show_call(args: argparse.Namespace) -> int:
+    async with reading(args.config) as ledger:
+        rows = await ledger.rows("calls", {"call": args.id}, limit=1)
+        if not rows:
+            raise Failure(f"There is no call {args.id!r}.")
+        row, stream = rows[0], stream_of(args.id)
+        for name in ("arguments", "result"):
+            data = await ledger.payload(stream, row[name]) if row[name] else None
+            row[name] = data.decode() if data is not None else None
+        events = [one for one in await ledger.events(stream, 0, 100_000) if getattr(one.event, "call", None) == args.id]
+    told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__} for one in events]
+    if args.json:
+        output.as_json({**row, "events": told})
+        return 0
+    output.fields((name, row[name]) for name in row if name != "stream")
+    output.say()
+    output.table(told, ("seq", "at", "event"), nothing="No events.")
+    return 0
+
+
+async def check_ledger(args: argparse.Namespace) -> int:
+    async with reading(args.config) as ledger:
+        report = await verify(ledger, lambda stream, done: output.progress(f"verifying {done} streams … {stream}"))
+    output.progress("")
+    if args.json:
+        output.as_json(
+            {
+                "streams": report.streams, "events": report.events, "payloads": report.payloads, "rows": report.rows,
+                "erased": [one.hash for one in report.erased],
+                "problems": [{"stream": p.stream, "seq": p.seq, "what": p.what, "message": p.message} for p in report.problems],
+            }
+        )  # fmt: skip
+        return 1 if report.problems else 0
+    for problem in report.problems:
+        output.say(f"{problem.stream}{'' if problem.seq is None else f' seq {problem.seq}'}: {problem.what}: {problem.message}")
+    counted = f"{report.streams} streams, {report.events} events, {report.payloads} payloads ({len(report.erased)} erased), {report.rows} rows"
+    output.say(f"{'NOT sound' if report.problems else 'Sound'}: {counted}; {len(report.problems)} problems.")
+    return 1 if report.problems else 0

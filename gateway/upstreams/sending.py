@@ -1,0 +1,48 @@
+"""What a dispatch carries to every kind of upstream: the key where the policy wants it, the deadline as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gateway.core.model import Json
+from gateway.ports import Dispatch, UpstreamFault
+
+
+def arguments_of(dispatch: Dispatch) -> Mapping[str, Json]:
+    """The arguments as they are sent: with the key among them if the policy says so."""
+    if dispatch.send_as is not None and dispatch.send_as[0] == "argument":
+        return {**dispatch.arguments, dispatch.send_as[1]: dispatch.key}
+    return dispatch.arguments
+
+
+def key_header(dispatch: Dispatch) -> dict[str, str]:
+    """The header that carries the key, by its lower-case name; empty if the policy sends it otherwise."""
+    match dispatch.send_as:
+        case ("header", name):
+            return {name.lower(): dispatch.key}
+        case ("header_quoted", name):
+            return {name.lower(): f'"{dispatch.key}"'}
+    return {}
+
+
+def refuse_way(dispatch: Dispatch, *ways: str) -> None:
+    """Raises UpstreamFault for a key that this upstream can't carry: without it the call must not go out."""
+    if dispatch.send_as is not None and dispatch.send_as[0] in ways:
+        raise unsendable(f"the policy sends the key as {dispatch.send_as[0]}, which this kind of upstream has not")
+
+
+def rfc3339(at_ms: int) -> str:
+    """`2026-11-29T18:00:05.000Z`"""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def unsendable(message: str) -> UpstreamFault:
+    return UpstreamFault("unsendable", message)
+
+
+def seconds_left(remaining_ms: int) -> float:
+    """The time an attempt has. Raises UpstreamFault where there is none, so that nothing starts that can't end in time."""
+    if remaining_ms <= 0:
+        raise UpstreamFault("connect_timeout", "no time was left to send it")
+    return remaining_ms / 1000

@@ -1,0 +1,170 @@
+"""A client and an engine for the MCP door: requests as ASGI messages, replies as scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from gateway.core.model import BudgetLeft, CallRequest, Completed, Principal, Reply, Tool
+from gateway.doors.mcp import Limits, McpDoor
+from gateway.engine import Caller, ListedTool
+from gateway.ports import RequestFault
+from gateway.wire.mcp import ListedNames
+
+VERSION = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+ENVELOPE = {VERSION: "2026-07-28", CAPABILITIES: {}}
+SERVER = {"name": "gateway", "version": "0"}
+ANA = Caller(Principal("agent:ana"))
+LEFT = BudgetLeft(11, False, 39, 190_000, 1.95, 1_795_960_800_000, 89.5, None)
+RESULT: dict[str, Any] = {"content": [{"type": "text", "text": "hi"}], "isError": False}
+DONE = Completed("call_1_1", "succeeded", RESULT, LEFT)
+
+Script = Callable[..., Awaitable[Reply]]
+
+
+def tool(name: str, **definition: Any) -> Tool:
+    upstream, _, local = name.partition(".")
+    return Tool(name, upstream, local, {"name": local, "inputSchema": {"type": "object"}, **definition}, f"digest of {name} {definition}")
+
+
+class FakeEngine:
+    """Answers each call with `reply`, which may be a Reply, a fault to raise, or a function of the call."""
+
+    def __init__(self, *tools: Tool) -> None:
+        self.catalog = self
+        self.all_tools = tools or (tool("crm.echo"),)
+        self.reply: Reply | BaseException | Script = DONE
+        self.asked: list[CallRequest] = []
+        self.runs: list[str] = []
+
+    def tool(self, name: str) -> Tool | None:
+        return next((one for one in self.all_tools if one.name == name), None)
+
+    def names(self) -> ListedNames:
+        return ListedNames(one.name for one in self.all_tools)
+
+    async def tools(self, who: Caller, run: str) -> list[ListedTool]:
+        self.runs.append(run)
+        return [ListedTool(one, one.definition, "read_only") for one in self.all_tools]
+
+    async def call(self, who: Caller, run: str, request: CallRequest, *, progress: Any, gone: asyncio.Future[None]) -> Reply:
+        self.asked.append(request)
+        self.runs.append(run)
+        if isinstance(self.reply, BaseException):
+            raise self.reply
+        return await self.reply(progress, gone) if callable(self.reply) else self.reply
+
+    async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
+        return f"run of {run_key} of {who.principal.id} by {door}"
+
+    async def implicit_run(self, who: Caller, door: str) -> str:
+        return f"implicit run of {who.principal.id} by {door}"
+
+
+def door(engine: FakeEngine, caller: Caller = ANA, **limits: Any) -> McpDoor:
+    def authenticate(headers: Any) -> Caller:
+        if (b"authorization", b"Bearer wrong") in headers:
+            raise RequestFault("auth.required", "This key is unknown.")
+        return caller
+
+    return McpDoor(engine, authenticate, engine.names, server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
+
+
+def message(method: str = "tools/call", meta: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
+    if method == "tools/call":
+        params = {"name": "crm__echo", **params}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": ENVELOPE | dict(meta or {})}}
+
+
+def headers(body: Any, **more: str | None) -> dict[str, str]:
+    """What an official client sends with this body; `more` by name with underscores, None leaves one out."""
+    sent: dict[str, str | None] = {
+        "accept": "application/json, text/event-stream",
+        "content-type": "application/json",
+        "mcp-protocol-version": "2026-07-28",
+    }
+    if isinstance(body, dict) and "method" in body:
+        sent["mcp-method"] = body["method"]
+        sent["mcp-name"] = body.get("params", {}).get("name")
+    sent |= {name.replace("_", "-"): value for name, value in more.items()}
+    return {name: value for name, value in sent.items() if isinstance(value, str)}
+
+
+class Exchange:
+    """One request at the door. `leave()` closes the connection; `answered()` waits for the end of the answer."""
+
+    def __init__(
+        self, app: McpDoor, body: Any, *, path: str = "/mcp", method: str = "POST", raw: list[tuple[bytes, bytes]] | None = None, **more: Any
+    ):
+        sent = headers(body, **more)
+        pairs = raw or [(name.encode(), value.encode()) for name, value in sent.items()]
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._messages.put_nowait({"type": "http.request", "body": data, "more_body": False})
+        self._said = asyncio.Condition()
+        self.reads = 0
+        self.listening = asyncio.Event()
+        self.sent: list[dict[str, Any]] = []
+        scope = {"type": "http", "method": method, "path": path, "headers": pairs}
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        self.reads += 1
+        if self.reads == 2:
+            self.listening.set()
+        return await self._messages.get()
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        async with self._said:
+            self.sent.append(message)
+            self._said.notify_all()
+
+    def leave(self) -> None:
+        self._messages.put_nowait({"type": "http.disconnect"})
+
+    async def said(self, count: int) -> list[dict[str, Any]]:
+        """The first messages of a stream, once there are as many."""
+        async with asyncio.timeout(5), self._said:
+            await self._said.wait_for(lambda: len(self.events) >= count)
+        return self.events[:count]
+
+    async def answered(self) -> Exchange:
+        async with asyncio.timeout(5):
+            await self.task
+        return self
+
+    @property
+    def status(self) -> int:
+        return self.sent[0]["status"]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self.sent[0]["headers"]}
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(part["body"] for part in self.sent[1:])
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        found = [block for block in self.body.decode().split("\n\n") if block]
+        return [json.loads(block.removeprefix("event: message\ndata: ")) for block in found]
+
+    @property
+    def result(self) -> Any:
+        return self.json["result"]
+
+    @property
+    def ended(self) -> bool:
+        return len(self.sent) > 1 and not self.sent[-1].get("more_body", False)
+
+
+async def post(app: McpDoor, body: Any, **more: Any) -> Exchange:
+    return await Exchange(app, body, **more).answered()
