@@ -131,7 +131,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One attempt for an upstream. `remaining_ms` counts from `sent_mono_ms` (boottime); `deadline_at` is the same, absolute."""
+    """One attempt for an upstream. `remaining_ms` is the time left from now; `deadline_at` is the same, absolute."""
 
     tool: Tool
     arguments: Mapping[str, Json]
@@ -180,7 +180,12 @@ class Catalog(Protocol):
     """All tools of all upstreams, by full name."""
 
     def tool(self, name: str) -> Tool | None: ...
-    def all(self) -> Sequence[Tool]: ...
+    def all(self) -> Sequence[Tool]:
+        """Every tool; the same sequence until something changes."""
+
+    def away(self, name: str) -> str | None:
+        """Why the upstream of this tool doesn't answer now; None if it does, or if there is no such upstream."""
+
     async def send(self, dispatch: Dispatch) -> Answer: ...
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PURE = {"__future__", "collections", "dataclasses", "decimal", "enum", "functools", "hashlib", "itertools", "json", "math", "re", "typing", "fnmatch"}
+PURE = {"__future__", "binascii", "collections", "dataclasses", "decimal", "enum", "functools", "hashlib", "itertools", "json", "math", "re", "typing", "fnmatch"}
 STDLIB = set(sys.stdlib_module_names)
 
 # package -> what it may import beside the standard library (PURE packages: beside PURE). Longest prefix wins.

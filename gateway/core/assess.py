@@ -34,16 +34,17 @@ class Assessment:
     show: str
 
 
-def assess(policies: PolicySet, request: CallRequest, principal: Principal, run: RunFacts, tool: Tool | None) -> Assessment:
-    """Judge one call by facts fixed when the run opened. Never raises for what a caller sent."""
+def assess(
+    policies: PolicySet, request: CallRequest, principal: Principal, run: RunFacts, tool: Tool | None, away: str | None = None
+) -> Assessment:
+    """Judge one call by facts fixed when the run opened. Never raises for what a caller sent. `away`: why the tool's upstream is missing."""
     rule = policies.rule_for(request.tool)
-    ask = Ask(request, principal, run, tool, rule.effect, request.arguments, request.arguments)
     found = _Found()
+    ask, unbound = _bound(Ask(request, principal, run, tool, rule.effect, request.arguments, request.arguments), rule)
     for stage in LADDER:
-        placed = rule.stages[stage]
-        if stage is Stage.SHAPE and isinstance(ask.given, dict):
-            ask = _bound(ask, placed, found)
-        for place in placed:
+        if stage is Stage.SHAPE:
+            found.enforced.extend(unbound)
+        for place in rule.stages[stage]:
             found.hear(place, ask)
         if found.enforced:
             break
@@ -93,17 +94,18 @@ def attempt(place: Placed, judge: object) -> list[Finding]:
         return [Finding(guard.kind, "guard.failed", f"The guard {guard.kind!r} failed ({type(fault).__name__}).", place.where)]
 
 
-def _bound(ask: Ask, placed: tuple[Placed, ...], found: _Found) -> Ask:
+def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
+    """What is injected goes in before the ladder: what is asked has one fingerprint, however far it climbs."""
+    if not isinstance(ask.given, dict):
+        return ask, []
     extra: dict[str, Json] = {}
 
     def bind(guard: Guard) -> Iterable[Finding]:
         extra.update(guard.bind(ask))
         return ()
 
-    for place in placed:
-        if not place.skipped:
-            found.enforced.extend(attempt(place, bind))
-    return replace(ask, arguments={**ask.given, **extra}) if extra else ask
+    failed = [finding for place in rule.stages[Stage.SHAPE] if not place.skipped for finding in attempt(place, bind)]
+    return (replace(ask, arguments={**ask.given, **extra}) if extra else ask), failed
 
 
 def _fingerprint(rule: ToolRule, tool: str, arguments: Json) -> str:

@@ -226,7 +226,7 @@ class CallReplayed(CallEvent):
 
 @dataclass(frozen=True, slots=True)
 class CallCancelled(CallEvent):
-    """An open call ended before any dispatch (held, ready), or a cancelled turn's call gets its synthetic result."""
+    """A call that waited for people (held, ready) ended before any dispatch."""
 
     reason: str
     by: str
@@ -288,11 +288,12 @@ class PrincipalEvent(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunRegistered(PrincipalEvent):
-    """A root run counts against the principal's open runs; `run_key` belongs to it for good."""
+    """A root run counts against the principal's open runs; `run_key`, and what it `continues`, belong to it for good."""
 
     run: str
     run_key: str | None
     implicit: bool = False
+    continues: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """state + event -> next state, for run trees: one small function a kind. An event that the tables forbid raises and changes nothing.
 
+So does one that names a run, turn, call or hold that isn't there. A busy child keeps the runs above it from counting as silent.
+
 Each LIMIT guard's little state is folded here too: `guard.fold(fact, event, tree before)`, for the event's run, and for its ancestors
 where the guard says `tree = True` (purses).
 """
@@ -13,7 +15,7 @@ from immutables import Map
 
 from gateway.core import events as e
 from gateway.core.guards import FOLDED
-from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RUN, SETTLED_INPUT, TURN, step
+from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RUN, SETTLED_INPUT, TURN, IllegalTransition, state_of, step
 from gateway.core.model import Effect, Limits, Requirement
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, Vote, but
 
@@ -21,10 +23,16 @@ Evolver = Callable[[Tree, int, int, Any], Tree]
 
 
 def evolve_tree(tree: Tree, seq: int, at: int, event: e.Event) -> Tree:
-    """The next state of a run stream. Raises IllegalTransition."""
-    after = _EVOLVERS[type(event)](tree, seq, at, event)
+    """The next state of a run stream. Raises IllegalTransition, and TypeError for an event of another kind of stream."""
+    evolver = _EVOLVERS.get(type(event))
+    if not isinstance(event, e.RunEvent) or evolver is None:
+        raise TypeError(f"{type(event).__name__} has no place in a run's stream")
+    try:
+        after = evolver(tree, seq, at, event)
+    except KeyError as missing:
+        raise IllegalTransition(f"{type(event).__name__} names {missing}, which isn't there") from None
     runs = _folded(tree, after.runs, event) if isinstance(event, FOLDED.kinds) else after.runs
-    runs = _paused(runs, event.run, at)  # type: ignore[attr-defined]
+    runs = _awake(_paused(runs, event.run, at), event.run)
     return but(after, seq=seq, at=at, runs=runs)
 
 
@@ -59,6 +67,15 @@ def _paused(runs: Map[str, Run], id: str, at: int) -> Map[str, Run]:
     return runs
 
 
+def _awake(runs: Map[str, Run], id: str) -> Map[str, Run]:
+    """Activity counts for the runs above too."""
+    run = runs[id]
+    while run.parent is not None and (up := runs[run.parent]).active_at < run.active_at:
+        up = but(up, active_at=run.active_at)
+        runs, run = runs.set(up.id, up), up
+    return runs
+
+
 def _with_run(tree: Tree, run: Run, **changes: Any) -> Tree:
     return but(tree, runs=tree.runs.set(run.id, but(run, **changes)))
 
@@ -70,7 +87,7 @@ def _opened(tree: Tree, seq: int, at: int, event: e.RunOpened) -> Tree:
     limits = Limits(**{**event.limits, "close_on": tuple(event.limits["close_on"])})
     run = Run(
         event.run, event.principal, event.opened_by, event.policy, event.policy_digest, limits, event.task_type, at, event.door, event.parent,
-        event.run_key, event.continues, event.goal, Map(event.labels), active_at=at,
+        event.run_key, event.continues, event.goal, Map(event.labels), step(RUN, state_of(tree.runs.get(event.run)), "open"), active_at=at,
     )  # fmt: skip
     return but(tree, root=tree.root or event.run, runs=tree.runs.set(run.id, run))
 
@@ -102,7 +119,8 @@ def _closed(tree: Tree, seq: int, at: int, event: e.RunClosed) -> Tree:
 
 def _turn_opened(tree: Tree, seq: int, at: int, event: e.TurnOpened) -> Tree:
     run = tree.runs[event.run]
-    turn = Turn(event.turn, at, event.tokens, paused_ms=run.paused(at))
+    state = step(TURN, state_of(run.turns.get(event.turn)), "open")
+    turn = Turn(event.turn, at, event.tokens, paused_ms=run.paused(at), state=state)
     longest = run.longest_turn_ms
     if (last := run.turns.get(run.last_turn)) is not None:
         longest = max(longest, at - last.opened_at - (turn.paused_ms - last.paused_ms))
@@ -135,10 +153,14 @@ def _usage(tree: Tree, seq: int, at: int, event: e.UsageReported) -> Tree:
 
 # ---- call ---------------------------------------------------------------------------------------------------------------
 
+_NO_OPERATIONS: Map[str | None, str] = Map()
+
 
 def _indexed(run: Run, record: CallRecord, turn: int, call_id: str | None) -> dict[str, Any]:
     """The changes of a run's indexes that make `record` findable by what was asked."""
-    changes: dict[str, Any] = {"by_print": run.by_print.set((record.tool, record.fingerprint, record.operation_id), record.id)}
+    what = (record.tool, record.fingerprint)
+    operations = run.by_print.get(what, _NO_OPERATIONS).set(record.operation_id, record.id)
+    changes: dict[str, Any] = {"by_print": run.by_print.set(what, operations)}
     if call_id is not None:
         changes["by_call_id"] = run.by_call_id.set((turn, call_id), record.id)
     if record.operation_id is not None:
@@ -154,20 +176,21 @@ def _asked(event: e.CallAsked, at: int) -> CallRecord:
 
 def _denied(tree: Tree, seq: int, at: int, event: e.CallDenied) -> Tree:
     run = tree.runs[event.run]
-    record = but(_asked(event, at), state=step(CALL, "new", "deny"), reason=event.findings[0]["reason"], settled_at=at)
+    record = but(_asked(event, at), state=step(CALL, state_of(tree.calls.get(event.call)), "deny"), reason=event.findings[0]["reason"], settled_at=at)
     changed = _with_run(tree, run, active_at=at)
     return but(changed, asked=tree.asked + 1, calls=tree.calls.set(record.id, record))
 
 
 def _held(tree: Tree, seq: int, at: int, event: e.CallHeld) -> Tree:
     run = tree.runs[event.run]
+    state = step(CALL, state_of(tree.calls.get(event.call)), "hold")
     record = but(
-        _asked(event, at), state=step(CALL, "new", "hold"), upstream=event.upstream, effect=Effect(event.effect), key=event.key,
+        _asked(event, at), state=state, upstream=event.upstream, effect=Effect(event.effect), key=event.key,
         occurrence=event.occurrence, policy_digest=event.policy_digest, tool_digest=event.tool_digest, usd_micros=event.usd_micros, hold=event.hold,
     )  # fmt: skip
     hold = Hold(
         event.hold, event.call, event.run, event.digest, tuple(_requirement(r) for r in event.requirements), event.show, at, event.expires_at,
-        event.execute_within_ms, step(HOLD, "new", "hold"),
+        event.execute_within_ms, step(HOLD, state_of(tree.holds.get(event.hold)), "hold"),
     )  # fmt: skip
     live = run.live.set(record.id, record.state)
     changed = _with_run(tree, run, live=live, active_at=at, **_indexed(run, record, event.turn, event.call_id))
@@ -183,7 +206,7 @@ def _admitted(tree: Tree, seq: int, at: int, event: e.CallAdmitted) -> Tree:
     run = tree.runs[event.run]
     before = tree.calls.get(event.call)
     record = but(
-        before or _asked(event, at), state=step(CALL, before.state if before else "new", "admit"), upstream=event.upstream,
+        before or _asked(event, at), state=step(CALL, state_of(before), "admit"), upstream=event.upstream,
         effect=Effect(event.effect), key=event.key, occurrence=event.occurrence, attempt=event.attempt, policy_digest=event.policy_digest,
         usd_micros=event.usd_micros, deadline_at=event.deadline_at, owner=event.owner, lease_until=event.lease_until,
         admitted_at=before.admitted_at if before and before.admitted_at else at,
@@ -191,6 +214,8 @@ def _admitted(tree: Tree, seq: int, at: int, event: e.CallAdmitted) -> Tree:
     indexes = _indexed(run, record, event.turn, event.call_id) if event.attempt == 1 else {}
     changed = _with_run(tree, run, live=run.live.set(record.id, record.state), active_at=at, **indexes)
     changed = but(changed, asked=tree.asked + (before is None), calls=tree.calls.set(record.id, record))
+    if event.hold != (before.hold if before and before.state == "ready" else None):
+        raise IllegalTransition(f"{event.call} consumes {event.hold}: an approved call consumes its own hold, no other call any")
     if event.hold is not None:
         changed = _with_hold(changed, event.hold, "admit")
     if record.effect.writes:
@@ -219,9 +244,8 @@ def _replayed(tree: Tree, seq: int, at: int, event: e.CallReplayed) -> Tree:
 
 
 def _cancelled(tree: Tree, seq: int, at: int, event: e.CallCancelled) -> Tree:
-    changed = _ended(tree, event.call, "cancel", at, event.reason)
-    hold = tree.calls[event.call].hold
-    return _with_hold(changed, hold, "cancel", ended_by=event.by) if hold else changed
+    changed = _ended(tree, event.call, "withdraw", at, event.reason)
+    return _with_hold(changed, tree.calls[event.call].hold or "", "withdraw", ended_by=event.by)
 
 
 def _ended(tree: Tree, call: str, by: str, at: int, reason: str | None) -> Tree:
@@ -247,7 +271,7 @@ def _with_hold(tree: Tree, hold: str, by: str, **changes: Any) -> Tree:
 def _voted(tree: Tree, seq: int, at: int, event: e.VoteCast) -> Tree:
     hold = tree.holds[event.hold]
     vote = Vote(event.by, event.vote, tuple(event.groups), at, event.note)
-    return but(tree, holds=tree.holds.set(hold.id, but(hold, votes=(*hold.votes, vote))))
+    return _with_hold(tree, hold.id, "vote", votes=(*hold.votes, vote))
 
 
 def _approved(tree: Tree, seq: int, at: int, event: e.HoldApproved) -> Tree:

@@ -28,8 +28,8 @@ def budget_left(tree: Tree, run: str, now: int) -> BudgetLeft:
     if state.limits.deadline_ms and left_ms < state.limits.deadline_ms * _WARN_UNDER:
         low.append("deadline")
     return BudgetLeft(
-        turns if state.last_turn else "unmetered", is_final(tree, state, now), tool_calls, tokens, None if cost is None else cost / 1_000_000, deadline,
-        left_ms / 1000, _warning(low),
+        turns if state.last_turn else "unmetered", is_final(tree, state, now), tool_calls, tokens,
+        None if cost is None else cost / 1_000_000, deadline, left_ms / 1000, _warning(low),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ Every transition stands here, as data: `TABLE[state][input] -> next state`. A mi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class IllegalTransition(Exception):
@@ -32,8 +33,8 @@ TURN: Table = {
 
 CALL: Table = {
     "new": {"deny": "denied", "hold": "held", "admit": "admitted"},
-    "held": {"approve": "ready", "deny": "denied", "expire": "denied", "void": "denied", "cancel": "cancelled"},
-    "ready": {"admit": "admitted", "expire": "denied", "void": "denied", "cancel": "cancelled"},
+    "held": {"approve": "ready", "deny": "denied", "expire": "denied", "void": "denied", "withdraw": "cancelled"},
+    "ready": {"admit": "admitted", "expire": "denied", "void": "denied", "withdraw": "cancelled"},
     "admitted": {
         "admit": "admitted",
         "succeed": "succeeded",
@@ -51,8 +52,8 @@ CALL: Table = {
 
 HOLD: Table = {
     "new": {"hold": "held"},
-    "held": {"approve": "approved", "deny": "denied", "expire": "expired", "void": "void", "cancel": "cancelled"},
-    "approved": {"admit": "consumed", "expire": "expired", "void": "void", "cancel": "cancelled"},
+    "held": {"vote": "held", "approve": "approved", "deny": "denied", "expire": "expired", "void": "void", "withdraw": "cancelled"},
+    "approved": {"admit": "consumed", "expire": "expired", "void": "void", "withdraw": "cancelled"},
     "denied": {},
     "expired": {},
     "void": {},
@@ -63,10 +64,15 @@ HOLD: Table = {
 LIVES: Mapping[str, Table] = {"run": RUN, "turn": TURN, "call": CALL, "hold": HOLD}
 
 SETTLED_INPUT = {"succeeded": "succeed", "failed": "fail", "cancelled": "cancel", "in_doubt": "doubt", "abandoned": "abandon"}
-"""State named by a `CallSettled` -> input of CALL."""
+"""State named by a `CallSettled` -> input of CALL. Only what was admitted can be settled; what waits is withdrawn."""
 
 LIVE_CALL = frozenset({"held", "ready", "admitted"})
 """A run that closes waits for these to end."""
+
+
+def state_of(thing: Any) -> str:
+    """`new` before a thing's first event."""
+    return "new" if thing is None else str(thing.state)
 
 
 def step(table: Table, state: str, by: str) -> str:

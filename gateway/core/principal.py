@@ -12,7 +12,10 @@ from gateway.core.run import but
 
 @dataclass(frozen=True)
 class PrincipalState:
-    """`run_keys` never forgets (`POST /runs` with a known key returns that run, closed ones too). `implicit`: the newest implicit run."""
+    """`run_keys` never forgets (`POST /runs` with a known key returns that run, closed ones too). `implicit`: the newest implicit run.
+
+    `continued`: a run -> its one successor.
+    """
 
     seq: int = 0
     at: int = 0
@@ -20,6 +23,7 @@ class PrincipalState:
     run_keys: Map[str, str] = field(default_factory=Map)
     open_holds: Map[str, int] = field(default_factory=Map)
     implicit: str | None = None
+    continued: Map[str, str] = field(default_factory=Map)
     refused: int = 0
 
 
@@ -28,8 +32,9 @@ def evolve_principal(state: PrincipalState, seq: int, at: int, event: e.Event) -
     match event:
         case e.RunRegistered():
             keys = state.run_keys if event.run_key is None else state.run_keys.set(event.run_key, event.run)
+            continued = state.continued if event.continues is None else state.continued.set(event.continues, event.run)
             implicit = event.run if event.implicit else state.implicit
-            state = but(state, open_runs=state.open_runs.set(event.run, at), run_keys=keys, implicit=implicit)
+            state = but(state, open_runs=state.open_runs.set(event.run, at), run_keys=keys, continued=continued, implicit=implicit)
         case e.RunReleased():
             state = but(state, open_runs=state.open_runs.delete(event.run))
         case e.HoldCounted():

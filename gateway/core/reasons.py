@@ -65,6 +65,7 @@ REASONS: dict[str, Reason] = _rows(
     Reason("turn.unknown", 404, False, "No such turn", "Use the number that opening the turn returned."),
     Reason("turn.not_open", 409, False, "Turn is over", "Open a new turn; this one takes no more."),
     Reason("run.not_open", 409, False, "Run is not open", "This run takes no more calls; replays of its record still answer."),
+    Reason("run.continued", 409, False, "Run is continued already", "Go on in the run that continues it; two would share their keys."),
     Reason("run.deadline", 409, False, "Deadline passed", "Time is up: answer with what you have.", "deadline_exceeded"),
     Reason("loop.repeat", 429, False, "Same call, same result", "It was answered the same way each time: change the arguments or the plan.", "loop"),
     Reason("loop.cycle", 429, False, "Calls go in a circle", "You are repeating a cycle of calls: change the plan, or answer now.", "loop"),

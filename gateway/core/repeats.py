@@ -1,12 +1,14 @@
 """What a repeated call means: key, occurrence, earlier state -> answer (DESIGN §4). Correctness, not policy: no rule can change it.
 
 Looked for first by the caller's trusted call_id, then by what is asked (tool, fingerprint, operation_id), in the run and in the runs it
-continues.
+continues. Occurrences of one fingerprint only ever rise, so that no key is dispatched under two meanings.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from immutables import Map
 
 from gateway.core.model import Effect
 from gateway.core.policy import Idempotency
@@ -88,20 +90,35 @@ def judge(past: Past, asked: Asked) -> Repeat:
     tree, run = past[0]
     if asked.call_id is not None and (known := run.by_call_id.get((asked.turn, asked.call_id))) is not None:
         record = tree.calls[known]
-        if (record.tool, record.fingerprint) != (asked.tool, asked.fingerprint):
+        if not _same(record, asked):
             return Reused("call_id", record)
-        return _answer(tree, record, asked, same_call_id=True)
-    for tree, run in past:
+        answer = _answer(past[:1], record, asked, same_call_id=True)
+        if not isinstance(answer, Fresh):  # else a later call of the same key may still bind this one
+            return answer
+    for age, (tree, run) in enumerate(past):
         if asked.operation_id is not None and (known := run.by_operation.get(asked.operation_id)) is not None:
             record = tree.calls[known]
-            if (record.tool, record.fingerprint) != (asked.tool, asked.fingerprint):
+            if not _same(record, asked):
                 return Reused("operation_id", record)
-        if (known := run.by_print.get((asked.tool, asked.fingerprint, asked.operation_id))) is not None:
-            return _answer(tree, tree.calls[known], asked)
+        if (known := _operations(run, asked.tool, asked.fingerprint).get(asked.operation_id)) is not None:
+            return _answer(past[: age + 1], tree.calls[known], asked)
     return Fresh(0)
 
 
-def _answer(tree: Tree, record: CallRecord, asked: Asked, *, same_call_id: bool = False) -> Repeat:
+def _same(record: CallRecord, asked: Asked) -> bool:
+    return (record.tool, record.fingerprint) == (asked.tool, asked.fingerprint)
+
+
+def _operations(run: Run, tool: str, fingerprint: str) -> Map[str | None, str]:
+    """The latest call of each operation that asked for exactly this."""
+    return run.by_print.get((tool, fingerprint), _NONE)
+
+
+_NONE: Map[str | None, str] = Map()
+
+
+def _answer(since: Past, record: CallRecord, asked: Asked, *, same_call_id: bool = False) -> Repeat:
+    """`since`: the runs from the newest to the record's own."""
     match record.state:
         case "held" | "ready":
             return Waiting(record, ready=record.state == "ready")
@@ -112,35 +129,29 @@ def _answer(tree: Tree, record: CallRecord, asked: Asked, *, same_call_id: bool 
         case "denied" if record.reason == "approval.denied":
             return Sticky(record)
         case "succeeded" | "failed":
-            return _settled(tree, record, asked, same_call_id=same_call_id)
+            return _settled(since, record, asked, same_call_id=same_call_id)
     return Fresh(record.occurrence)
 
 
-def _settled(tree: Tree, record: CallRecord, asked: Asked, *, same_call_id: bool) -> Repeat:
-    if record.not_applied:
-        if not record.answered:
-            return Fresh(record.occurrence)
-        if asked.idempotency.on_error == "retry" and not same_call_id:
-            return Fresh(record.occurrence + 1)
+def _settled(since: Past, record: CallRecord, asked: Asked, *, same_call_id: bool) -> Repeat:
+    if record.not_applied and not record.answered:
+        return Fresh(record.occurrence)
     if same_call_id:
         return Replay(record, same_call_id=True)
-    if asked.effect is Effect.READ_ONLY:
-        return Fresh(record.occurrence + 1)
-    if asked.effect is Effect.IDEMPOTENT_WRITE and superseded(tree, record):
+    freed = record.not_applied and asked.idempotency.on_error == "retry"
+    again = asked.effect is Effect.IDEMPOTENT_WRITE and superseded(since, record)
+    if freed or again or asked.effect is Effect.READ_ONLY:
         return Fresh(record.occurrence + 1)
     return Replay(record)
 
 
-def superseded(tree: Tree, record: CallRecord) -> bool:
-    """Was another write on its upstream admitted in this tree after the record was settled? Then the same write is a new one."""
-    return tree.last_write.get(record.upstream, 0) > record.settled_seq
+def superseded(since: Past, record: CallRecord) -> bool:
+    """Was another write on its upstream admitted in these trees after the record was settled? Then the same write is a new one."""
+    *newer, (own, _) = since
+    return own.last_write.get(record.upstream, 0) > record.settled_seq or any(record.upstream in tree.last_write for tree, _ in newer)
 
 
 def executed_before(past: Past, tool: str, fingerprint: str) -> bool:
     """Has this tool run, or may it have, with these arguments under any operation? Then a new operation_id is a deliberate repeat."""
-    return any(
-        record.tool == tool and record.fingerprint == fingerprint and record.state not in ("denied", "cancelled")
-        for tree, run in past
-        for key, call in run.by_print.items()
-        if key[0] == tool and key[1] == fingerprint and (record := tree.calls[call])
-    )
+    records = (tree.calls[call] for tree, run in past for call in _operations(run, tool, fingerprint).values())
+    return any(record.state not in ("denied", "cancelled") and not record.not_applied for record in records)

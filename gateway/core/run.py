@@ -126,7 +126,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Run:
-    """One task of one agent. `facts`: each LIMIT guard's little state, by kind. `live`: held, ready and admitted calls with their state."""
+    """One task of one agent. `facts`: each LIMIT guard's little state, by kind. `live`: held, ready and admitted calls with their state.
+
+    `by_print`: (tool, fingerprint) -> operation_id -> the latest call; refused calls bind nothing and stand in no index.
+    """
 
     id: str
     principal: str
@@ -158,7 +161,7 @@ class Run:
     live: Map[str, str] = field(default_factory=Map)
     in_doubt: int = 0
     by_call_id: Map[tuple[int, str], str] = field(default_factory=Map)
-    by_print: Map[tuple[str, str, str | None], str] = field(default_factory=Map)
+    by_print: Map[tuple[str, str], Map[str | None, str]] = field(default_factory=Map)
     by_operation: Map[str, str] = field(default_factory=Map)
     facts: Map[str, Any] = field(default_factory=Map)
 
@@ -166,12 +169,16 @@ class Run:
     def takes_calls(self) -> bool:
         return self.state == "open"
 
-    def deadline_at(self, now: int) -> int | None:
+    @property
+    def age_out_at(self) -> int:
+        """The run's greatest age, pauses included."""
+        return self.opened_at + self.limits.max_age_ms
+
+    def deadline_at(self, now: int) -> int:
         """Opened + deadline + all pauses so far, never past `max_age`."""
-        age = self.opened_at + self.limits.max_age_ms
         if self.limits.deadline_ms is None:
-            return age
-        return min(age, self.opened_at + self.limits.deadline_ms + self.paused(now))
+            return self.age_out_at
+        return min(self.age_out_at, self.opened_at + self.limits.deadline_ms + self.paused(now))
 
     def paused(self, now: int) -> int:
         """All pauses so far, in ms."""
@@ -208,17 +215,30 @@ class Tree:
 
     def deadline_at(self, run: str, now: int) -> int:
         """The earliest deadline along the lineage; there is always one (`max_age`)."""
-        return min(d for d in (r.deadline_at(now) for r in self.lineage(run)) if d is not None)
+        return min(one.deadline_at(now) for one in self.lineage(run))
+
+    def busy(self) -> set[str]:
+        """Runs in which, or below which, a call is live."""
+        return {up.id for run in self.runs.values() if run.live for up in self.lineage(run.id)}
 
     def due_at(self) -> int | None:
-        """When something next happens by itself (hold, deadline, idle), as a lower bound; None once everything is closed."""
+        """When something next happens by itself (hold, deadline, idle), as a lower bound; None once everything is closed.
+
+        What can't come by time alone doesn't count, so that the sweep isn't kept busy by runs that wait for people.
+        """
         times = [h.due_at for r in self.runs.values() for c in r.live if (h := self._hold_of(c)) and h.due_at is not None]
+        busy = self.busy()
         for run in self.runs.values():
-            if run.state == "closing" and not run.live:
-                times.append(0)
-            elif run.state in ("open", "frozen"):
-                times += [ends_at(run, self.at), idle_at(run)]
+            if run.state in ("open", "frozen"):
+                times.append(self._end_of(run))
+            if run.id not in busy and run.state != "closed":
+                times.append(0 if run.state == "closing" else idle_at(run))
         return min(times, default=None)
+
+    def _end_of(self, run: Run) -> int:
+        """While a run is paused its deadline keeps its distance: unless it has passed, only age can end the run."""
+        end = ends_at(run, self.at)
+        return run.age_out_at if run.paused_at is not None and end > self.at else end
 
     def _hold_of(self, call: str) -> Hold | None:
         hold = self.calls[call].hold
@@ -230,8 +250,7 @@ _IDLE_GRAIN_MS = 60_000
 
 def ends_at(run: Run, now: int) -> int:
     """When time alone closes the run: its deadline, or its greatest age where the deadline only refuses."""
-    age = run.opened_at + run.limits.max_age_ms
-    return min(age, run.deadline_at(now) or age) if "deadline" in run.limits.close_on else age
+    return run.deadline_at(now) if "deadline" in run.limits.close_on else run.age_out_at
 
 
 def idle_at(run: Run) -> int:

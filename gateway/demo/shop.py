@@ -47,7 +47,7 @@ def delete_customer(name: str) -> dict[str, Any]:
     return {"deleted": gone}
 
 
-def _tool(name: str, description: str, required: list[str], hints: dict[str, bool], **properties: dict[str, Any]) -> dict[str, Any]:
+def _tool(name: str, description: str, required: list[str], hints: dict[str, bool], /, **properties: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"name": name, "description": description, "inputSchema": schema, "annotations": hints}
 

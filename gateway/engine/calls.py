@@ -77,8 +77,9 @@ class Calls(Flights):
     async def _assess(self, wish: Wish, digest: str) -> Assessment:
         run = wish.run
         facts = RunFacts(run.id, run.task_type, run.goal, run.labels, run.policy)
-        tool = self.catalog.tool(wish.request.tool)
-        return assess(await self.governing(digest), wish.request, wish.who.principal, facts, tool)
+        name = wish.request.tool
+        tool = self.catalog.tool(name)
+        return assess(await self.governing(digest), wish.request, wish.who.principal, facts, tool, None if tool else self.catalog.away(name))
 
     def _command(self, wish: Wish, found: Assessment) -> calls.CallCommand:
         arguments = found.arguments

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core.assess import review
 from gateway.core.decide import ready, settle
 from gateway.core.model import Effect, Json, Outcome
-from gateway.core.outcomes import outcome_of_answer, outcome_of_fault
+from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Desk
@@ -37,7 +37,10 @@ class Landed:
 
 @dataclass
 class Flight:
-    """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose."""
+    """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
+
+    `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away.
+    """
 
     record: CallRecord
     rule: ToolRule
@@ -48,6 +51,7 @@ class Flight:
     riders: int = 0
     on_wire: bool = False
     cancelled: bool = False
+    stands: Outcome | None = None
 
     def cancel(self) -> None:
         """End the attempt at the upstream; the outcome is still recorded."""
@@ -114,14 +118,14 @@ class Flights(Desk):
 
     async def _fly(self, flight: Flight) -> Landed:
         while True:
-            outcome = review(flight.rule, await self._attempt(flight))
+            outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
                 return await self._settle(flight, outcome)
             await self.clock.sleep(self._backoff(flight, outcome))
             record = await self._again(flight, outcome)
             if record.state != "admitted":
                 return Landed(record, outcome)
-            flight.record = record
+            flight.record, flight.stands = record, outcome
 
     def _backoff(self, flight: Flight, outcome: Outcome) -> int:
         """Doubling waits, or what the upstream asked for, never past the deadline."""
@@ -206,7 +210,7 @@ class Flights(Desk):
         again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
         after, _ = await self.decide([stream_of(record.id)], lambda states, now: settle.recover(states, again, now))
         if after.state == "admitted" and after.owner == self.owner:
-            self.launch(after, rule, arguments)
+            self.launch(after, rule, arguments).stands = settle.given_up(record)
 
     def execute_ready(self, record: CallRecord) -> None:
         """`execute: at_once`: run an approved call without waiting for the agent to repeat it."""

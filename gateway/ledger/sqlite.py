@@ -34,6 +34,7 @@ _SQL: Final = statements("sqlite")
 _MIGRATIONS: Final = migrations("sqlite")
 _APPLICATION: Final = int.from_bytes(b"TCGW", "big")
 _OLDEST: Final = (3, 37, 0)  # STRICT tables
+_ROWS: Final = 64  # what aiosqlite would fetch at once; nothing here iterates
 _LATE_S: Final = 0.001
 _GIVE_WAY_S: Final = 0.0001
 _BUSY_S: Final = 2.0
@@ -48,8 +49,17 @@ def _as_fault(path: str) -> Iterator[None]:
         raise LedgerFault(f"{path}: {error}") from error
 
 
-def _read_only(path: str) -> dict[str, Any]:
-    return {"database": f"file:{quote(os.path.abspath(path))}?mode=ro", "uri": True, "isolation_level": None, "timeout": 1.0}
+def _read_only(path: str) -> sqlite3.Connection:
+    """Raises LedgerFault for what is no ledger of today's layout; only the writer migrates."""
+    raw = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0, check_same_thread=False)
+    try:
+        application, layout = _value(raw, "PRAGMA application_id"), _value(raw, "PRAGMA user_version")
+        if application != _APPLICATION or layout != len(_MIGRATIONS):
+            raise LedgerFault(f"{path}: no ledger of layout {len(_MIGRATIONS)} (application {application}, layout {layout})")
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 class SqliteReader:
@@ -61,12 +71,8 @@ class SqliteReader:
 
     async def open(self) -> None:
         with _as_fault(self._path):
-            self._connection = await aiosqlite.connect(**_read_only(self._path))
-            application = (await self._fetch("PRAGMA application_id"))[0][0]
-            version = (await self._fetch("PRAGMA user_version"))[0][0]
-        if application != _APPLICATION or version != len(_MIGRATIONS):
-            await self.close()
-            raise LedgerFault(f"{self._path}: no ledger of layout {len(_MIGRATIONS)} (application {application}, layout {version})")
+            raw = _read_only(self._path)
+            self._connection = await aiosqlite.Connection(lambda: raw, _ROWS)
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -142,7 +148,7 @@ class SqliteStore:
                 await self._open_writing()
             await self.reader.open()
             with _as_fault(self._path):
-                self._peek = sqlite3.connect(**_read_only(self._path))
+                self._peek = _read_only(self._path)
         except BaseException:
             await self.close()
             raise
@@ -162,7 +168,7 @@ class SqliteStore:
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
             raw = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, cached_statements=256)
             self._raw = raw
-            self._writing = await aiosqlite.Connection(lambda: raw, 64)
+            self._writing = await aiosqlite.Connection(lambda: raw, _ROWS)
             _refuse_foreign(raw, self._path)
             _make_durable(raw, self._path)
             for script in _MIGRATIONS[_value(raw, "PRAGMA user_version") :]:

@@ -9,7 +9,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from gateway.core.events import Event
@@ -76,7 +75,7 @@ class States:
         self._fold = fold
         self._capacity = capacity
         self._heads: OrderedDict[str, Head] = OrderedDict()
-        self._loading: dict[str, asyncio.Task[Head]] = {}
+        self._loading: dict[str, asyncio.Task[None]] = {}
 
     def __contains__(self, stream: str) -> bool:
         return stream in self._heads
@@ -89,8 +88,8 @@ class States:
         while (head := self._heads.get(stream)) is None:
             task = self._loading.get(stream)
             if task is None:
-                task = self._loading[stream] = asyncio.get_running_loop().create_task(self._read(stream))
-                task.add_done_callback(partial(self._loaded, stream))
+                task = self._loading[stream] = asyncio.get_running_loop().create_task(self._fill(stream))
+                task.add_done_callback(_looked_at)
             await asyncio.shield(task)  # shared: one caller's leaving mustn't end it
         self._heads.move_to_end(stream)
         return head
@@ -108,12 +107,16 @@ class States:
             self._heads.pop(stream, None)
             self._loading.pop(stream, None)
 
-    def _loaded(self, stream: str, task: asyncio.Task[Head]) -> None:
-        mine = self._loading.get(stream) is task
-        if not task.cancelled() and task.exception() is None and mine:
-            self.put(stream, task.result())
-        elif mine:
-            del self._loading[stream]
+    async def _fill(self, stream: str) -> None:
+        """Load into the cache, unless a commit was quicker. All in the task: whoever finds it done finds its effect."""
+        me = asyncio.current_task()
+        try:
+            head = await self._read(stream)
+            if self._loading.get(stream) is me:
+                self.put(stream, head)
+        finally:
+            if self._loading.get(stream) is me:
+                del self._loading[stream]
 
     async def _read(self, stream: str) -> Head:
         fold, store = self._fold, self._store
@@ -139,3 +142,9 @@ class States:
                 break
             await asyncio.sleep(0)
         return head
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Nobody may be left to take a load's fault; then it is no news."""
+    if not task.cancelled():
+        task.exception()

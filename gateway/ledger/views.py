@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.core.deployment import Deployment
-from gateway.core.events import Event
+from gateway.core.events import Event, ToolSeen
 from gateway.core.run import Hold, Tree, Vote
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -65,14 +65,19 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
         row = _run(after, stream, after.root)
         if row != root:
             rows.append(Row("runs", after.root, row))
-        if run != after.root and after.runs[run] is not before.runs.get(run):
-            rows.append(Row("runs", run, _run(after, stream, run)))
-        call: str = getattr(event, "call", "")
-        if call in after.calls:
-            rows += _call(before, after, stream, call)
+        if run != after.root:
+            values = _run(after, stream, run)
+            if run not in before.runs or values != _run(before, stream, run):
+                rows.append(Row("runs", run, values))
+        record = after.calls.get(getattr(event, "call", ""))
+        if record is not None and record is not before.calls.get(record.id):
+            rows.append(Row("calls", record.id, (*_CALL(record), stream)))
+        hold: str = getattr(event, "hold", None) or (record and record.hold) or ""
+        if hold in after.holds:
+            rows += _hold(before, after, stream, hold)
         return rows, row
-    if isinstance(after, Deployment):
-        return [row for row in everything(after, stream) if before.tools.get(row.id) != after.tools[row.id]], None
+    if isinstance(event, ToolSeen):
+        return [Row("tools", event.tool, (event.tool, event.digest, stream))], None
     return [], None
 
 
@@ -81,8 +86,9 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
     if isinstance(state, Tree):
         nothing = Tree()
         yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
-        for call in state.calls:
-            yield from _call(nothing, state, stream, call)
+        yield from (Row("calls", call.id, (*_CALL(call), stream)) for call in state.calls.values())
+        for hold in state.holds:
+            yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):
         yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
 
@@ -91,25 +97,18 @@ def _run(tree: Tree, stream: str, run: str) -> tuple[Any, ...]:
     return (*_RUN(tree.runs[run]), tree.due_at() if run == tree.root else None, stream)
 
 
-def _call(before: Tree, after: Tree, stream: str, call: str) -> list[Row]:
-    """The call's row, its hold's and its votes', those that changed."""
-    rows, record = [], after.calls[call]
-    if record is not before.calls.get(call):
-        rows.append(Row("calls", call, (*_CALL(record), stream)))
-    if record.hold is not None:
-        hold, earlier = after.holds[record.hold], before.holds.get(record.hold)
-        if hold is not earlier:
-            rows.append(Row("holds", hold.id, _hold(after, hold, stream)))
-            rows += [_vote(hold, vote, stream) for vote in hold.votes[len(earlier.votes) if earlier else 0 :]]
-    return rows
-
-
-def _hold(tree: Tree, hold: Hold, stream: str) -> tuple[Any, ...]:
-    call, run = tree.calls[hold.call], tree.runs[hold.run]
-    return (
+def _hold(before: Tree, after: Tree, stream: str, id: str) -> list[Row]:
+    """A hold's row and its new votes', if it changed."""
+    hold, earlier = after.holds[id], before.holds.get(id)
+    if hold is earlier:
+        return []
+    call, run = after.calls[hold.call], after.runs[hold.run]
+    values = (
         hold.id, hold.run, hold.call, run.principal, call.tool, hold.digest, hold.state, hold.reason, hold.show, hold.held_at,
         hold.expires_at, hold.execute_by, hold.ended_by, stream,
     )  # fmt: skip
+    votes = hold.votes[len(earlier.votes) if earlier else 0 :]
+    return [Row("holds", hold.id, values), *(_vote(hold, vote, stream) for vote in votes)]
 
 
 def _vote(hold: Hold, vote: Vote, stream: str) -> Row:

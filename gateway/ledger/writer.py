@@ -64,7 +64,7 @@ class Writer:
         for stream in streams:
             if stream not in self._states:
                 await self._states.load(stream)
-        if self._closing or self._task is None:
+        if self._closing or self._task is None or self._task.done():
             raise LedgerFault("the ledger is closed")
         if self._fault is not None:
             raise LedgerFault(f"the ledger can't be written: {self._fault}")

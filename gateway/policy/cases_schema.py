@@ -52,26 +52,31 @@ _USAGE = _mapping(
 )
 _STEP = _mapping(
     {
-        "call": _mapping(_CALL, "tool"),
+        "call": _mapping(_CALL, "tool", description="a mapping: a call that was made, as in `when`"),
         "outcome": {"anyOf": [{"const": "running"}, _OUTCOME], "description": "what came of the call; `running`: nothing yet (an empty result)"},
         "times": {"type": "integer", "minimum": 1, "maximum": 1000, "description": "how often the call is made (1)"},
         "turn": {**_COUNT, "minimum": 1, "description": "the turn to open"},
-        "usage": _USAGE,
-        "vote": _mapping({"by": _WHO, "say": {"enum": ["approve", "deny"]}, "note": _TEXT}, "by", "say"),
-        "wait": SPAN,
+        "usage": {**_USAGE, "description": "a mapping: what a turn's model call used"},
+        "vote": _mapping(
+            {"by": _WHO, "say": {"enum": ["approve", "deny"]}, "note": _TEXT},
+            "by", "say", description="a mapping: what a person said to the latest call that waits",
+        ),
+        "wait": {**SPAN, "description": "a duration that passed"},
     },
     minProperties=1,
 )
 _THEN = _mapping(
     {
-        "verdict": {"enum": list(VERDICTS)},
+        "verdict": {"enum": list(VERDICTS), "description": "what becomes of the call"},
         "reason": {**_TEXT, "description": "the first finding's reason"},
         "findings": {**_TEXTS, "description": "a list of the reasons of all findings"},
         "shadowed": {**_TEXTS, "description": "a list of the reasons that were only recorded"},
         "approvers": {**_TEXTS, "description": "a list of all that may decide"},
         "arguments": {"type": "object", "description": "the arguments as dispatched"},
         "result": {"description": "what may be seen of the outcome"},
-        "budget": _mapping({name: {"description": "as in an answer's budget"} for name in BUDGET}),
+        "budget": _mapping(
+            {name: {"description": "as in an answer's budget"} for name in BUDGET}, description="a mapping: what is left after the call"
+        ),
     },
     "verdict",
 )

@@ -81,7 +81,8 @@ def _placed(document: Document, kind: str) -> Iterable[Placed]:
     """The guards that are built once a document."""
     for guard in GUARDS:
         if not guard.per_rule:
-            where = document.where(next((at for at in _homes(guard, None) if at in document.source.positions), ""))
+            own = (at for at in _homes(guard, None) if at in document.source.positions)
+            where = document.where(next(own, "/run" if "run" in guard.schema else ""))
             built = guard.build(_section(document, kind, Effect.NON_IDEMPOTENT, where, ""))
             if built is not None:
                 yield Placed(built, where)

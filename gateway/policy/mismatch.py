@@ -19,6 +19,9 @@ from gateway.policy.schema_index import SchemaIndex, pointer
 MAX_MESSAGES = 10
 MAX_LOOKS = 2_000
 
+_BARE = ("type", "const", "enum", "false")
+_NEAREST = " alternatives, this is the nearest)"
+
 Path = tuple[str | int, ...]
 
 _LEAVES: dict[str, Callable[[Any], str]] = {
@@ -125,8 +128,10 @@ class _Look:
             wanted = " or ".join(dict.fromkeys(problems[0].wanted for problems in tried))
             yield _Problem(path, "type", f"found {_kind(value)}, wanted {wanted}", wanted)
             return
-        nearest = min(tried, key=lambda problems: (problems[0].path == path and problems[0].keyword in ("type", "const", "enum", "false"), len(problems)))
-        yield from (problem._replace(said=f"{problem.said} (nearest of {len(branches)} alternatives)", wanted="") for problem in nearest)
+        nearest = min(tried, key=lambda problems: (problems[0].path == path and problems[0].keyword in _BARE, len(problems)))
+        for problem in nearest:
+            said = problem.said if len(branches) == 1 or problem.said.endswith(_NEAREST) else f"{problem.said} ({len(branches)}{_NEAREST}"
+            yield problem._replace(said=said, wanted="")
 
     def _members(self, schema: dict[str, Any], value: dict[str, Any], path: Path) -> Iterator[_Problem]:
         if missing := [name for name in schema.get("required", ()) if name not in value]:

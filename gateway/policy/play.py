@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from gateway.core import events as e
 from gateway.core.assess import Assessment, assess, review
 from gateway.core.canonical import digest
 from gateway.core.decide import calls, holds, runs, settle, turns
 from gateway.core.decide.draft import Draft
+from gateway.core.guards.budgets import SAYS_NOTHING
 from gateway.core.guards.guard import RunFacts
 from gateway.core.left import budget_left
-from gateway.core.model import BudgetLeft, CallRequest, Finding, Json, Limits, Outcome, Payload, Principal, Tool
+from gateway.core.model import BudgetLeft, CallRequest, Finding, Json, Outcome, Payload, Principal, Tool
 from gateway.core.policy import PolicySet
-from gateway.core.run import Hold, Tree, principal_stream
+from gateway.core.run import Hold, Tree, principal_stream, stream_of
 from gateway.core.streams import State, empty, evolve
 
 OWNER = "play"
@@ -50,8 +51,6 @@ class Asked:
 class Play:
     """Mutable: `now` and `states` go on with what happens. `catalog` gives a tool by name, None where no upstream has it."""
 
-    run: ClassVar[str] = "run_played"
-
     policies: PolicySet
     principal: Principal
     task_type: str
@@ -60,18 +59,23 @@ class Play:
     goal: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
+    run: str = "run_played"
 
     def __post_init__(self) -> None:
-        for stream in (self.run, principal_stream(self.principal.id)):
+        for stream in (self._stream, principal_stream(self.principal.id)):
             self.states.setdefault(stream, empty(stream))
         command = runs.OpenCommand(
-            self.run, self.principal, self.policies, self.task_type, "play", Limits(), _OPEN_RUNS, goal=self.goal, labels=self.labels
+            self.run, self.principal, self.policies, self.task_type, "play", SAYS_NOTHING, _OPEN_RUNS, goal=self.goal, labels=self.labels
         )  # fmt: skip
         self._decided(runs.open_root(self.states, command, self.now))
 
     @property
+    def _stream(self) -> str:
+        return stream_of(self.run)
+
+    @property
     def tree(self) -> Tree:
-        tree = self.states[self.run]
+        tree = self.states[self._stream]
         assert isinstance(tree, Tree)
         return tree
 
@@ -87,7 +91,7 @@ class Play:
         command = calls.CallCommand(self.run, self.principal, request, assessment, _sealed(assessment.arguments), OWNER, _LEASE_MS, None)
         draft, next = calls.call(self.states, command, self.now)
         self._fold(draft)
-        return Asked(assessment, next, tuple(event for stream, event in draft.events if stream == self.run))
+        return Asked(assessment, next, tuple(event for stream, event in draft.events if stream == self._stream))
 
     def settle(self, asked: Asked, outcome: Outcome) -> Outcome:
         """What came of an admitted call, as it is recorded: reviewed by the rule it was admitted under."""
@@ -115,7 +119,7 @@ class Play:
     def wait(self, ms: int) -> None:
         """Let time pass, and do what time alone does."""
         self.now += ms
-        self._decided(runs.sweep(self.states, self.run, self.now))
+        self._decided(runs.sweep(self.states, self._stream, self.now))
 
     def _decided(self, decision: tuple[Draft, T]) -> T:
         draft, answer = decision

@@ -37,7 +37,7 @@ def document_schema() -> dict[str, Any]:
         "apply": {"enum": ["new_runs", "at_once"], "description": "when a change counts: new_runs (policies), at_once (ceilings)"},
         "match": _mapping(
             "a mapping: which runs the file is for; absent: any",
-            {"principals": NAMES, "task_types": _list({"type": "string", "minLength": 1}, "a list of task types")},
+            {"principals": {**NAMES, "description": "a list of principals and groups"}, "task_types": _list({"type": "string", "minLength": 1}, "a list of task types")},
         ),
         "run": _mapping("a mapping: what bounds a run", _home("run")),
         "defaults": _mapping("a mapping: what rules don't say", {"timeout": _timeout(), **_home("defaults")}),
@@ -106,8 +106,8 @@ def _idempotency() -> dict[str, Any]:
         "a mapping of one place: header, argument or meta",
         {
             "header": _HEADER,
-            "argument": name,
-            "meta": name,
+            "argument": {**name, "description": "the name of an argument, then hidden from the listed schema"},
+            "meta": {**name, "description": "the name of a member of MCP's _meta"},
             "quoted": {"type": "boolean", "description": "true: the header's value stands in double quotes (false)"},
         },
     )

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 from gateway.core.canonical import canonical
 
 MAX_DEPTH = 64
 MAX_BYTES = 262_144
-MAX_COST = 20_000
+MAX_COST = 100_000
 
 LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 MAPS = ("properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions")
@@ -24,8 +25,9 @@ SINGLES = (
     "unevaluatedProperties",
 )  # fmt: skip
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
-_EACH_MEMBER = ("properties", "additionalProperties", "unevaluatedProperties", "propertyNames")
-_EACH_ITEM = ("prefixItems", "items", "additionalItems", "unevaluatedItems")
+_ITEM, _MEMBER = -1, -2
+_REST = {"additionalProperties": _MEMBER, "unevaluatedProperties": _MEMBER, "items": _ITEM, "additionalItems": _ITEM, "unevaluatedItems": _ITEM}
+_NAMES = 500
 _WIDE = ("enum", "required", "properties", "patternProperties", "dependentRequired")
 _BASE = "http://schema.invalid/"
 
@@ -62,7 +64,7 @@ class SchemaIndex:
             referring, place, base = self._unresolved.pop()
             target = self._targets[id(referring)] = self._resolve(referring["$ref"], place + "/$ref", base)
             self._enter(target, place + "/$ref", base)
-        self.cost = self._costs()[id(self.root)]
+        self.cost = self._cost()
         if self.cost > MAX_COST:
             raise ShapeError(f"its branches multiply: one value could need {self.cost:.0e} steps, at most {MAX_COST} are taken")
 
@@ -113,12 +115,12 @@ class SchemaIndex:
             raise ShapeError(f"the $ref {reference[:80]!r} leads to no schema", place)
         return found
 
-    def _costs(self) -> dict[int, int]:
-        """Per schema, an upper bound of the evaluations that one value can need at any one place of it.
+    def _cost(self) -> int:
+        """An upper bound of the evaluations that any one place of a value can need.
 
         A recursive reference counts once: the engine remembers its verdicts on those, and on no others.
         """
-        costs: dict[int, int] = {}
+        known: dict[int, _Work] = {}
         begun: set[int] = set()
         waiting: list[tuple[Any, bool]] = [(self.root, False)]
         while waiting:
@@ -126,26 +128,60 @@ class SchemaIndex:
             if not isinstance(schema, dict):
                 continue
             if ready:
-                costs[id(schema)] = self._cost(schema, costs)
+                known[id(schema)] = self._work(schema, known)
             elif id(schema) not in begun:
                 begun.add(id(schema))
                 waiting.append((schema, True))
                 waiting += [(child, False) for _, child in children(schema)]
                 waiting.append((self.target(schema), False))
-        return costs
+        return known[id(self.root)].total
 
-    def _cost(self, schema: dict[str, Any], costs: dict[int, int]) -> int:
-        by_keyword: dict[str, list[int]] = {"$ref": [costs.get(id(self.target(schema)), 1)]}
+    def _work(self, schema: dict[str, Any], known: dict[int, _Work]) -> _Work:
+        here = [known.get(id(self.target(schema)), _ONE)]
+        below: dict[str | int, int] = {}
+        each = 0
         for path, child in children(schema):
-            by_keyword.setdefault(str(path[0]), []).append(costs.get(id(child), 1))
-        here = sum(sum(by_keyword.get(keyword, ())) for keyword in ("$ref", *_IN_PLACE))
-        member = max((cost for keyword in _EACH_MEMBER for cost in by_keyword.get(keyword, ())), default=0)
-        item = max((cost for keyword in _EACH_ITEM for cost in by_keyword.get(keyword, ())), default=0)
-        below = max(member + sum(by_keyword.get("patternProperties", ())), item + sum(by_keyword.get("contains", ())))
+            work = known.get(id(child), _ONE)
+            if path[0] in _IN_PLACE:
+                here.append(work)
+            elif path[0] in ("properties", "prefixItems") or (path[0] == "items" and len(path) > 1):
+                below[path[1]] = work.total
+            elif path[0] in ("patternProperties", "contains", "propertyNames"):
+                each += work.total
+            elif path[0] in _REST:
+                below[_REST[path[0]]] = max(work.total, below.get(_REST[path[0]], 0))
         again = 4 if "unevaluatedProperties" in schema or "unevaluatedItems" in schema else 1  # the engine judges the branches anew for these
-        return 1 + sum(len(schema[keyword]) for keyword in _WIDE if isinstance(schema.get(keyword), dict | list)) + again * here + below
+        wide = sum(len(schema[keyword]) for keyword in _WIDE if isinstance(schema.get(keyword), dict | list))
+        rest: dict[str | int, int] = {_MEMBER: each, _ITEM: each}
+        own = _Work(1 + wide, rest | {name: cost + each for name, cost in below.items()})
+        return reduce(_Work.plus, [work.times(again) for work in here], own)
 
 
+class _Work(NamedTuple):
+    """Evaluations at one place of a value, and at each place just below it; `_MEMBER` and `_ITEM` stand for all that aren't named."""
+
+    here: int
+    below: dict[str | int, int]
+
+    @property
+    def total(self) -> int:
+        return self.here + max(self.below.values(), default=0)
+
+    def at(self, name: str | int) -> int:
+        return self.below.get(name, self.below.get(_ITEM if isinstance(name, int) else _MEMBER, 0))
+
+    def plus(self, other: _Work) -> _Work:
+        names: set[str | int] = {*self.below, *other.below}
+        if len(names) > _NAMES:
+            largest = max(self.below.values(), default=0) + max(other.below.values(), default=0)
+            return _Work(self.here + other.here, {_MEMBER: largest, _ITEM: largest})
+        return _Work(self.here + other.here, {name: self.at(name) + other.at(name) for name in names})
+
+    def times(self, count: int) -> _Work:
+        return self if count == 1 else _Work(self.here * count, {name: cost * count for name, cost in self.below.items()})
+
+
+_ONE = _Work(1, {})
 _NOTHING = object()
 
 

@@ -17,7 +17,7 @@ from gateway.core.model import Json
 from gateway.policy.mismatch import explain
 from gateway.policy.schema_index import SchemaIndex, ShapeError, pointer
 
-MAX_STEPS = 20_000_000
+MAX_STEPS = 50_000_000
 CHEAP = 64
 
 _DRAFTS: dict[str, Any] = {

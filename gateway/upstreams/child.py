@@ -66,7 +66,7 @@ class Child(asyncio.SubprocessProtocol):
         """Raises UpstreamFault `unavailable` if not one byte of it will leave."""
         if self.ended.done() or self._stdin.is_closing():
             raise UpstreamFault("unavailable", "the process has ended")
-        if False:
+        if self._stdin.get_write_buffer_size() > _MAX_UNREAD:
             raise UpstreamFault("unavailable", "the process doesn't read what it is sent")
         self._stdin.write(line)
 

@@ -30,7 +30,6 @@ _WHOLE: Final = re.compile(r"(-?[0-9]{1,20})(?:\.0+)?")
 _BOOLEANS: Final = {True: "true", False: "false"}
 _SAFE_INTEGER: Final = 2**53 - 1
 _NO_SCHEMAS: Final = frozenset({"default", "const", "enum", "examples"})
-_MAPS_OF_SCHEMAS: Final = frozenset({"$defs", "definitions", "patternProperties", "dependentSchemas"})
 
 Marked: TypeAlias = Mapping[str, tuple[str, ...]]
 """Lower-case header name -> path of the argument that it repeats."""
@@ -164,9 +163,6 @@ def _marks(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[Any, Any
         if keyword == "properties" and isinstance(part, dict):
             for name, inner in part.items():
                 yield from _marks(inner, None if path is None else (*path, name))
-        elif keyword in _MAPS_OF_SCHEMAS and isinstance(part, dict):
-            for inner in part.values():
-                yield from _marks(inner, None)
         elif keyword not in _NO_SCHEMAS:
             yield from _marks(part, None)
 

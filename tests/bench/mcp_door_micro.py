@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.core.model import BudgetLeft, Completed, Principal, Tool
 from gateway.doors.mcp import McpDoor
+from gateway.doors.names import Names
 from gateway.engine import Caller
-from gateway.wire.mcp import ListedNames
 
 ROUNDS = 7
 BODY = (
@@ -32,13 +32,17 @@ SCOPE = {"type": "http", "method": "POST", "path": "/mcp", "headers": HEADERS}
 LEFT = BudgetLeft(11, False, 39, 190_000, 1.95, 1_795_960_800_000, 89.5, None)
 RESULT = {"content": [{"type": "text", "text": "hello, thirty-two bytes of text!"}], "structuredContent": {"text": "hello"}, "isError": False}
 REPLY = Completed("call_01J0000000000000000000000_1", "succeeded", RESULT, LEFT)
-NAMES = ListedNames(["crm.echo"])
 CALLER = Caller(Principal("agent:bench"))
 
 
 class FixedCatalog:
     def __init__(self) -> None:
         self._tool = Tool("crm.echo", "crm", "echo", {"name": "echo", "inputSchema": {"type": "object"}}, "d" * 64)
+
+        self._all = (self._tool,)
+
+    def all(self) -> tuple[Tool, ...]:
+        return self._all
 
     def tool(self, name: str) -> Tool | None:
         return self._tool if name == "crm.echo" else None
@@ -65,7 +69,7 @@ async def send(message: dict[str, Any]) -> None:
 
 async def measure(count: int) -> float:
     """CPU microseconds a call."""
-    door = McpDoor(FixedEngine(), lambda headers: CALLER, lambda: NAMES, server_info={"name": "gateway", "version": "0"})  # type: ignore[arg-type]
+    door = McpDoor(FixedEngine(), lambda headers: CALLER, Names(FixedEngine.catalog), server_info={"name": "gateway", "version": "0"})  # type: ignore[arg-type]
     start = time.process_time()
     for _ in range(count):
         await door(SCOPE, request, send)

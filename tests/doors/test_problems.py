@@ -24,7 +24,8 @@ def test_every_reason_has_its_problem_with_the_rows_words(code: str) -> None:
 
 
 def test_a_refusal_is_its_first_finding_and_tells_all() -> None:
-    findings = (Finding("budgets", "budget.tool_calls", "40 of 40", "policies/refunds.yaml:12"), Finding("loops", "loop.repeat", "again", closes=True))
+    spent = Finding("budgets", "budget.tool_calls", "40 of 40", "policies/refunds.yaml:12")
+    findings = (spent, Finding("loops", "loop.repeat", "again", closes=True))
     told = problem(Refused("call_1", findings, budget()))
     assert (told.status, told.body["reason"], told.body["detail"], told.body["call"]) == (429, "budget.tool_calls", "40 of 40", "call_1")
     assert told.body["findings"] == [

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import CallHeld, PoliciesLoaded
 from gateway.ledger.verify import verify
 from gateway.ports import Committed, Decision, LedgerFault
 from tests.ledger.runs import HOLD, RUN, admit, hold, life, open_run, settle, vote
-from tests.ledger.tally import SettableClock, append, event, look, sealed
+from tests.ledger.tally import SettableClock, append, event, evolve, look, sealed
 
 Opened = Callable[..., Any]
 pytestmark = pytest.mark.anyio
@@ -78,13 +77,15 @@ async def test_whatever_a_step_raises_the_writer_lives_on(opened: Opened, fault:
 async def test_a_step_may_not_append_to_a_stream_it_did_not_name(opened: Opened) -> None:
     async with opened() as ledger:
         with pytest.raises(KeyError):
-            await ledger.transact(("run_1",), append("run_1", "run_2") if False else lambda s, n: Decision((("run_2", event("run_2")),), None))
+            await ledger.transact(("run_1",), lambda states, now: Decision((("run_2", event("run_2")),), None))
         assert await ledger.events("run_2") == []
 
 
 async def test_a_step_that_appends_nothing_is_answered_with_what_came_before_it(opened: Opened) -> None:
     async with opened() as ledger:
+        await ledger.state("run_1")
         appending = asyncio.ensure_future(ledger.transact(("run_1",), append("run_1")))
+        await asyncio.sleep(0)
         looked = await ledger.transact(("run_1",), look)
         assert looked.answer == {"run_1": 1}
         assert len(await ledger.events("run_1")) == 1
@@ -93,11 +94,12 @@ async def test_a_step_that_appends_nothing_is_answered_with_what_came_before_it(
 
 async def test_a_caller_that_leaves_does_not_take_its_append_along(opened: Opened) -> None:
     async with opened() as ledger:
+        await ledger.state("run_1")
         leaving = asyncio.ensure_future(ledger.transact(("run_1",), append("run_1")))
         await asyncio.sleep(0)
-        while not leaving.cancelled():
-            leaving.cancel()
-            await asyncio.sleep(0)
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
         assert (await ledger.transact(("run_1",), append("run_1"))).answer == [1]
 
 
@@ -197,9 +199,7 @@ async def test_a_long_stream_is_loaded_from_its_checkpoint_and_equals_its_fold(o
 
     def counting(state: Any, seq: int, at: int, event: Any) -> Any:
         folded.append(seq)
-        return plain(state, seq, at, event)
-
-    from tests.ledger.tally import evolve as plain
+        return evolve(state, seq, at, event)
 
     async with opened(evolve=counting) as ledger:
         assert await ledger.state("run_1") == state
@@ -211,6 +211,7 @@ async def test_a_long_stream_is_loaded_from_its_checkpoint_and_equals_its_fold(o
 
 async def test_close_writes_what_is_queued_and_then_refuses(opened: Opened) -> None:
     async with opened() as ledger:
+        await ledger.state("run_1")
         queued = [asyncio.ensure_future(ledger.transact(("run_1",), append("run_1"))) for _ in range(300)]
         watching = asyncio.ensure_future(ledger.watch("run_2", 0))
         await asyncio.sleep(0.001)
@@ -277,7 +278,7 @@ async def test_only_known_views_and_columns_can_be_asked_for(opened: Opened) -> 
 
 async def test_a_view_can_be_made_anew_from_the_events(opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
-        await life(ledger, open_run(), admit(1), settle(1), hold(2), vote("user:mia"))
+        await life(ledger, open_run(), admit(1), settle(1), hold(2), vote("user:mia", 2))
         before = {view: await ledger.rows(view, {}) for view in ("runs", "calls", "holds", "votes")}
         for view in before:
             await ledger.rebuild(view)

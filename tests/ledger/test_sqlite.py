@@ -2,4 +2,236 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from gateway.ledger.verify import verify
+from gateway.ports import LedgerFault
 from tests.ledger.conformance import *  # noqa: F403
+from tests.ledger.conformance import Opened
+from tests.ledger.tally import append, sealed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+async def appender(path: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.ledger.appender", str(path), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+
+
+async def killed_after(path: Path, lines: int) -> dict[str, int]:
+    """The highest acknowledged seq of each stream of an appender killed with -9 after some acknowledgements."""
+    process = await appender(path)
+    assert process.stdout
+    for _ in range(lines):
+        assert await asyncio.wait_for(process.stdout.readline(), 5)
+    process.send_signal(signal.SIGKILL)
+    rest = await asyncio.wait_for(process.communicate(), 5)
+    acknowledged: dict[str, int] = defaultdict(int)
+    for line in rest[0].decode().splitlines():
+        stream, seq = line.split()
+        acknowledged[stream] = max(acknowledged[stream], int(seq))
+    return acknowledged
+
+
+async def no_acknowledged_append_is_lost(path: Path, opened: Opened, kills: int) -> None:
+    for number in range(kills):
+        acknowledged = await killed_after(path, 30 + 17 * number)
+        async with opened() as ledger:
+            for stream, seq in acknowledged.items():
+                assert (await ledger.state(stream)).seq >= seq
+            report = await verify(ledger)
+            assert not report.problems
+            assert report.payloads == report.events
+
+
+async def test_no_acknowledged_append_is_lost_to_kill_9(path: Path, opened: Opened) -> None:
+    await no_acknowledged_append_is_lost(path, opened, 3)
+
+
+@pytest.mark.slow
+async def test_no_acknowledged_append_is_lost_to_forty_kills(path: Path, opened: Opened) -> None:
+    await no_acknowledged_append_is_lost(path, opened, 40)
+
+
+async def test_a_second_process_is_refused_and_told_who_has_it(path: Path, opened: Opened) -> None:
+    async with opened():
+        process = await appender(path)
+        _, said = await asyncio.wait_for(process.communicate(), 5)
+        assert process.returncode
+        assert f"process {os.getpid()} ".encode() in said
+
+
+async def test_a_second_ledger_in_one_process_is_refused_also_by_another_name(path: Path, opened: Opened, tmp_path: Path) -> None:
+    async with opened() as ledger:
+        link = tmp_path / "other.db"
+        link.symlink_to(path)
+        with pytest.raises(LedgerFault):
+            await type(ledger)(link, empty=ledger.fold.empty, evolve=ledger.fold.evolve, clock=None).open()  # type: ignore[arg-type]
+    async with opened():
+        pass
+
+
+async def test_readers_work_beside_a_running_ledger_and_after_a_dead_one(path: Path, opened: Opened, tmp_path: Path) -> None:
+    async with opened() as ledger:
+        await ledger.transact(("run_1",), append("run_1"))
+        async with opened(readonly=True) as reader:
+            assert (await reader.state("run_1")).seq == 1
+            await ledger.transact(("run_1",), append("run_1"))
+            assert (await reader.state("run_1")).seq == 2
+            assert not (await verify(reader)).problems
+            with pytest.raises(LedgerFault):
+                await reader.transact(("run_1",), append("run_1"))
+    acknowledged = await killed_after(path, 50)
+    before = sorted(file.name for file in tmp_path.iterdir())
+    assert "ledger.db-wal" in before
+    async with opened(readonly=True) as reader:
+        for stream, seq in acknowledged.items():
+            assert (await reader.state(stream)).seq >= seq
+        assert not (await verify(reader)).problems
+    assert sorted(file.name for file in tmp_path.iterdir()) == before
+
+
+async def test_a_reader_of_nothing_is_refused(opened: Opened, path: Path) -> None:
+    with pytest.raises(LedgerFault):
+        async with opened(readonly=True):
+            pass
+    assert not path.exists()
+
+
+async def test_only_the_owner_can_read_the_files(opened: Opened, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with opened() as ledger:
+            await ledger.transact(("run_1",), append("run_1"))
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock"], 0o600)
+
+
+async def test_a_database_of_a_newer_gateway_is_refused_and_left_alone(path: Path, opened: Opened) -> None:
+    async with opened():
+        pass
+    with sqlite3.connect(path) as raw:
+        raw.execute("PRAGMA user_version = 99")
+    raw.close()
+    content = path.read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(LedgerFault, match="99"):
+            async with opened(readonly=readonly):
+                pass
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, though long enough to look like one" * 20, None])
+async def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, opened: Opened, content: bytes | None) -> None:
+    if content is None:
+        with sqlite3.connect(path) as raw:
+            raw.execute("CREATE TABLE somebodys (thing)")
+        raw.close()
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    for readonly in (False, True):
+        with pytest.raises(LedgerFault):
+            async with opened(readonly=readonly):
+                pass
+    assert path.read_bytes() == before
+
+
+async def test_every_commit_waits_for_the_disk(opened: Opened) -> None:
+    async with opened() as ledger:
+        raw = ledger.store._raw  # type: ignore[attr-defined]
+        assert raw.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_events_can_neither_be_changed_nor_deleted(path: Path, opened: Opened) -> None:
+    async with opened() as ledger:
+        await ledger.transact(("run_1",), append("run_1"))
+    raw = sqlite3.connect(path)
+    for statement in ("UPDATE events SET body = '{}'", "DELETE FROM events"):
+        with pytest.raises(sqlite3.IntegrityError):
+            raw.execute(statement)
+    raw.close()
+
+
+async def test_a_full_disk_is_a_fault_that_leaves_nothing_half_done_and_passes(opened: Opened) -> None:
+    async with opened() as ledger:
+        await ledger.transact(("run_1",), append("run_1"))
+        raw = ledger.store._raw  # type: ignore[attr-defined]
+        (pages,) = raw.execute("PRAGMA page_count").fetchone()
+        raw.execute("PRAGMA max_page_count = 1").fetchone()  # SQLite makes it the present size
+        big = sealed(os.urandom(64 * 4096))
+        done = await asyncio.gather(
+            ledger.transact(("run_1",), append("run_1", payloads=(big,))), ledger.transact(("run_2",), append("run_2")), return_exceptions=True
+        )
+        assert [type(each) for each in done] == [LedgerFault, LedgerFault]
+        assert (await ledger.state("run_1")).seq == 1
+        assert await ledger.payload("run_1", big.hash) is None
+        with pytest.raises(LedgerFault):
+            await ledger.transact(("run_1",), append("run_1"))
+        assert raw.execute("PRAGMA page_count").fetchone() == (pages,)
+        raw.execute("PRAGMA max_page_count = 1000000").fetchone()
+        await asyncio.wait_for(recovered(ledger), 5)
+        assert (await ledger.transact(("run_1",), append("run_1", payloads=(big,)))).answer == [1]
+        assert not (await verify(ledger)).problems
+
+
+async def recovered(ledger: object) -> None:
+    while True:
+        try:
+            await ledger.transact(("run_9",), append("run_9"))  # type: ignore[attr-defined]
+            return
+        except LedgerFault:
+            await asyncio.sleep(0.001)
+
+
+async def test_another_program_that_holds_the_database_is_waited_for_off_the_loop(path: Path, opened: Opened) -> None:
+    async with opened() as ledger:
+        await ledger.transact(("run_1",), append("run_1"))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.ensure_future(ledger.transact(("run_1",), append("run_1")))
+        for _ in range(10):
+            await asyncio.wait_for(asyncio.sleep(0.001), 0.5)
+        assert not waiting.done()
+        assert (await ledger.state("run_1")).seq == 1
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await asyncio.wait_for(waiting, 5)).answer == [1]
+
+
+async def test_a_program_that_never_lets_go_is_a_fault(path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.ledger.sqlite._BUSY_S", 0.05)
+    async with opened() as ledger:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerFault):
+            await ledger.transact(("run_1",), append("run_1"))
+        other.close()
+        await asyncio.wait_for(recovered(ledger), 5)
+
+
+async def test_a_file_limit_of_the_system_is_a_fault_and_no_crash(path: Path, tmp_path: Path) -> None:
+    prlimit = shutil.which("prlimit")
+    assert prlimit, "util-linux is needed"
+    process = await asyncio.create_subprocess_exec(
+        prlimit, "--fsize=600000", sys.executable, "-m", "tests.ledger.appender", str(path), cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, said = await asyncio.wait_for(process.communicate(), 5)
+    assert process.returncode == 1
+    assert b"LedgerFault" in said
+    assert out

@@ -40,6 +40,10 @@ class Connection:
         self._origin.seen.append(seen)
         return seen
 
+    async def hello(self) -> bytes:
+        """The first bytes, whatever they are."""
+        return await self._reader.read(4096)
+
     async def write(self, data: bytes) -> None:
         self._writer.write(data)
         await self._writer.drain()

@@ -64,53 +64,81 @@ def listed(message):
     result(message, {"tools": TOOLS[start : start + 2], **more})
 
 
+def echo(message, given):
+    result(message, {**text("ok"), "structuredContent": message["params"], "_meta": {"theirs": 1, "tool-call-gateway/call": "faked"}})
+
+
+def late(message, given):
+    threading.Timer(given["seconds"], lambda: result(message, text("late"))).start()
+
+
+def noise(message, given):
+    raw("no json\n\n{\n[1]\n" + '{"jsonrpc":"2.0","id":999,"result":{}}\n' + '{"jsonrpc":"2.0","method":5}\n')
+    result(message, text("after the noise"))
+
+
+def flood(message, given):
+    for number in range(20_000):
+        print(f"line {number}", file=sys.stderr)
+    result(message, text("flooded"))
+
+
+def big_id_last(message, given):
+    raw(json.dumps({"result": text("x" * given["bytes"]), "jsonrpc": "2.0", "id": message["id"]}) + "\n")
+
+
+def progress(message, given):
+    for step in (1, 2):
+        send({"method": "notifications/progress", "params": {"progressToken": message["params"]["_meta"]["progressToken"], "progress": step}})
+    result(message, text("done"))
+
+
+def ask(message, given):
+    for number, method in enumerate(("ping", "roots/list", "sampling/createMessage", "elicitation/create")):
+        PENDING[f"s{number}"] = None
+        send({"id": f"s{number}", "method": method, "params": {}})
+    PENDING["asked by"] = message
+
+
+def grandchild(message, given):
+    result(message, text(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid)))
+
+
+def change(message, given):
+    TOOLS.append({"name": "new", "inputSchema": {"type": "object"}})
+    send({"method": "notifications/tools/list_changed"})
+    result(message, text("changed"))
+
+
+def deaf(message, given):
+    result(message, text("deaf"))
+    time.sleep(60)
+
+
+CALLS = {
+    "echo": echo,
+    "late": late,
+    "hang": lambda message, given: None,
+    "die": lambda message, given: os._exit(3),
+    "noise": noise,
+    "flood": flood,
+    "big": lambda message, given: result(message, text("x" * given["bytes"])),
+    "big_id_last": big_id_last,
+    "twice": lambda message, given: raw('{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}\n'.replace("ID", str(message["id"]))),
+    "malformed": lambda message, given: raw('{"jsonrpc":"2.0","id":ID,"result":{},"error":{}}\n'.replace("ID", str(message["id"]))),
+    "no_result": lambda message, given: result(message, "text"),
+    "progress": progress,
+    "ask": ask,
+    "grandchild": grandchild,
+    "pid": lambda message, given: result(message, text(str(os.getpid()))),
+    "change": change,
+    "deaf": deaf,
+    "unknown": lambda message, given: error(message, -32602, "Unknown tool"),
+}
+
+
 def called(message):
-    name, given = message["params"]["name"], message["params"]["arguments"]
-    if name == "echo":
-        result(message, {**text("ok"), "structuredContent": message["params"], "_meta": {"theirs": 1, "tool-call-gateway/call": "faked"}})
-    elif name == "late":
-        threading.Timer(given["seconds"], lambda: result(message, text("late"))).start()
-    elif name == "die":
-        os._exit(3)
-    elif name == "noise":
-        raw("no json\n\n{\n[1]\n" + '{"jsonrpc":"2.0","id":999,"result":{}}\n' + '{"jsonrpc":"2.0","method":5}\n')
-        result(message, text("after the noise"))
-    elif name == "flood":
-        for number in range(20_000):
-            print(f"line {number}", file=sys.stderr)
-        result(message, text("flooded"))
-    elif name == "big":
-        result(message, text("x" * given["bytes"]))
-    elif name == "big_id_last":
-        raw(json.dumps({"result": text("x" * given["bytes"]), "jsonrpc": "2.0", "id": message["id"]}) + "\n")
-    elif name == "twice":
-        raw('{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}\n'.replace("ID", str(message["id"])))
-    elif name == "malformed":
-        raw('{"jsonrpc":"2.0","id":ID,"result":{},"error":{}}\n'.replace("ID", str(message["id"])))
-    elif name == "no_result":
-        result(message, "text")
-    elif name == "progress":
-        for step in (1, 2):
-            send({"method": "notifications/progress", "params": {"progressToken": message["params"]["_meta"]["progressToken"], "progress": step}})
-        result(message, text("done"))
-    elif name == "ask":
-        for number, method in enumerate(("ping", "roots/list", "sampling/createMessage", "elicitation/create")):
-            PENDING[f"s{number}"] = None
-            send({"id": f"s{number}", "method": method, "params": {}})
-        PENDING["asked by"] = message
-    elif name == "grandchild":
-        result(message, text(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid)))
-    elif name == "pid":
-        result(message, text(str(os.getpid())))
-    elif name == "change":
-        TOOLS.append({"name": "new", "inputSchema": {"type": "object"}})
-        send({"method": "notifications/tools/list_changed"})
-        result(message, text("changed"))
-    elif name == "deaf":
-        result(message, text("deaf"))
-        time.sleep(60)
-    elif name == "unknown":
-        error(message, -32602, "Unknown tool")
+    CALLS[message["params"]["name"]](message, message["params"]["arguments"])
 
 
 def main():

@@ -90,10 +90,21 @@ async def test_a_name_that_does_not_resolve():
     assert (await fault(upstream("http://no-such-host.invalid"))).kind == "dns"
 
 
-async def test_a_server_that_speaks_no_tls():
-    async with origin(forever) as it:
-        kind = (await fault(upstream(it.url.replace("http:", "https:")))).kind
-    assert not FAULTS[kind].sent
+@pytest.mark.parametrize("does", ["closes", "resets", "hangs", "speaks plainly"])
+async def test_a_tls_handshake_that_fails_sent_nothing(does):
+    async def script(connection):
+        await connection.hello()
+        if does == "resets":
+            connection.reset()
+        elif does == "hangs":
+            await connection.closed()
+        elif does == "speaks plainly":
+            await connection.write(HEAD + b"\r\n")
+
+    async with origin(script) as it:
+        found = await fault(upstream(it.url.replace("http:", "https:")), remaining_ms=500)
+    assert not FAULTS[found.kind].sent
+    assert it.seen == []
 
 
 async def test_a_connection_that_is_never_accepted_was_not_applied():

@@ -19,6 +19,8 @@ def test_a_call_is_its_id_tool_and_arguments() -> None:
         ((None, "t", {}), (None, "t")),
         (("", "t", {}), (None, "t")),
         ((5, None, {}), (None, None)),
+        ((None, 5, {}), (None, None)),
+        (("c", 5, {}), ("c", None)),
         (("c", None, {}), ("c", None)),
         (("c", "", {}), ("c", None)),
         (("c", "t", []), ("c", "t")),
@@ -51,6 +53,7 @@ def test_content_out_of_shape_shows_nothing(content: Any) -> None:
 def test_a_block_is_its_text_or_its_json() -> None:
     assert text_of({"type": "text", "text": "é", "annotations": {}}) == "é"
     assert text_of({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}) == '{"type":"audio","data":"AA==","mimeType":"audio/wav"}'
+    assert text_of({"type": "new", "text": "é"}) == '{"type":"new","text":"é"}'
     assert text_of({"type": "text", "text": 5}) == '{"type":"text","text":5}'
 
 

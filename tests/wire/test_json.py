@@ -109,6 +109,8 @@ def test_a_surrogate_pair_and_an_escaped_backslash_before_u_are_read() -> None:
         (b'{"x":{"k":[{"b":1,"\xc3\xa9":2,"\xc3\xa9":3}]}}', 25),
         (b'{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}],"a":0}', 41),
         (b'{"__proto__":1,"c":"}","__proto__":2}', 23),
+        (b'{"a":{"b":1},"b":2,"c":1,"c":2}', 25),
+        (b'{"a":"x","b":"x","c":1,"c":2}', 23),
     ],
 )
 def test_a_duplicate_key_is_refused_with_its_position(body: bytes, offset: int) -> None:
@@ -302,6 +304,11 @@ def test_a_huge_integer_does_not_change_how_the_rest_is_written() -> None:
 def test_what_is_no_json_is_not_written(value: Any) -> None:
     with pytest.raises(TypeError):
         dumps(value)
+
+
+def test_a_nan_beside_a_huge_integer_is_not_written() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        dumps([2**70, math.nan])
 
 
 def test_the_encoder_still_names_integers_past_64_bits() -> None:

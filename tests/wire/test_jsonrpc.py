@@ -35,6 +35,10 @@ def test_a_request_keeps_its_id(id: int | str) -> None:
     assert read({"jsonrpc": "2.0", "id": id, "method": "ping"}) == Request(id, "ping", {})
 
 
+def test_an_error_answers_id_is_held_to_the_same_types() -> None:
+    assert refusal({"jsonrpc": "2.0", "id": 1.5, "error": {"code": 1, "message": "m"}}).code == -32600
+
+
 def test_params_may_be_absent_or_null_and_unknown_members_are_ignored() -> None:
     assert read({"jsonrpc": "2.0", "method": "m", "params": None, "trace": 1}) == Notification("m", {})
 

@@ -154,6 +154,11 @@ def test_initialize_agrees_on_a_version_of_the_session_era(asked: Any, agreed: s
     assert mcp.initialize_result(asked, {"tools": {"listChanged": False}}, SERVER) == {**captured, "protocolVersion": agreed}
 
 
+def test_initialize_may_carry_instructions() -> None:
+    assert "instructions" not in mcp.initialize_result("2025-11-25", {}, SERVER)
+    assert mcp.initialize_result("2025-11-25", {}, SERVER, "Ask first.")["instructions"] == "Ask first."
+
+
 def test_progress_is_written_as_captured() -> None:
     assert mcp.progress(1, 1, 3, "step 1") == MESSAGES["progress"]
     assert mcp.progress(1, 2, message="waiting for approval ap_1") == MESSAGES["progress without total"]
@@ -186,6 +191,12 @@ def test_long_names_are_shortened_by_hash_and_stay_apart() -> None:
     assert len({names.listed(name) for name in long}) == 2
     assert all(len(names.listed(name)) <= 64 for name in long)
     assert listed_name(long[0]) == names.listed(long[0])
+
+
+def test_a_name_of_64_is_listed_in_full() -> None:
+    assert listed_name("up." + "x" * 60) == "up__" + "x" * 60
+    assert len(listed_name("up." + "x" * 61)) == 64
+    assert listed_name("up." + "x" * 61).startswith("up__" + "x" * 51 + "_")
 
 
 def test_names_that_would_be_listed_alike_all_get_a_hash() -> None:

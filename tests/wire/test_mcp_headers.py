@@ -39,6 +39,7 @@ def agrees(headers: dict[str, str], marked: mcp_headers.Marked, arguments: dict[
         ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
         ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
         ("=?base64?open", "=?base64?open"),
+        ("close?=", "close?="),
         ("", "=?base64??="),
     ],
 )
@@ -75,6 +76,13 @@ def test_a_name_that_is_no_text_agrees_with_no_header() -> None:
     for sent in ({"mcp-name": "5"}, {}):
         with pytest.raises(RpcError):
             check_name({"mcp-method": "tools/call", **sent}, request)
+
+
+def test_another_method_or_name_is_told_under_the_requests_id() -> None:
+    for sent in ({"mcp-method": "tools/list", "mcp-name": "a"}, {"mcp-method": "tools/call", "mcp-name": "b"}):
+        with pytest.raises(RpcError) as caught:
+            check_name(sent, Request(7, "tools/call", {"name": "a"}))
+        assert (caught.value.code, caught.value.id) == (-32020, 7)
 
 
 def test_a_name_header_on_a_method_that_names_nothing_is_ignored() -> None:
@@ -117,6 +125,7 @@ def test_a_header_that_agrees_passes(sent: dict[str, str], arguments: dict[str, 
         ({"mcp-param-account": "null"}, {"account": None}),
         ({"mcp-param-account": "=?base64?YWNjIDE?="}, {"account": "acc 1"}),
         ({"mcp-param-account": "43"}, {"account": 42}),
+        ({"mcp-param-account": "43"}, {"account": 42.0}),
         ({"mcp-param-account": "9007199254740992"}, {"account": 9007199254740993}),
         ({"mcp-param-account": "4_2"}, {"account": 42}),
         ({"mcp-param-account": "1"}, {"account": True}),
@@ -148,7 +157,8 @@ def test_a_disagreement_is_told_under_the_requests_id() -> None:
 def test_the_captured_schema_marks_its_argument() -> None:
     pay = MESSAGES["2026 listed"]["result"]["tools"][1]
     assert marked_arguments(pay["inputSchema"]) == ACCOUNT
-    assert marked_arguments({"type": "object"}) == {}
+    for bare in ({"type": "object"}, {"properties": 5, "$defs": []}, {"properties": {"a": True}}):
+        assert marked_arguments(bare) == {}
 
 
 def test_a_mark_is_found_down_a_chain_of_properties_and_data_is_no_schema() -> None:
@@ -179,6 +189,7 @@ def test_a_mark_is_found_down_a_chain_of_properties_and_data_is_no_schema() -> N
         {"properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}}},
         {"properties": {"a": {"items": {"properties": {"b": {"type": "string", "x-mcp-header": "A"}}}}}},
         {"anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}]},
+        {"patternProperties": {"^a": {"type": "string", "x-mcp-header": "A"}}},
         {"$defs": {"t": {"type": "string", "x-mcp-header": "A"}}},
         {"if": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}},
     ],
@@ -214,3 +225,9 @@ def test_what_a_client_mirrors_a_server_accepts(value: Any, name: str) -> None:
 def test_an_argument_that_no_header_carries_is_not_sent(value: Any) -> None:
     with pytest.raises(HeaderError):
         mirrored({"method": "tools/call", "params": {"name": "pay", "arguments": {"account": value}}}, "2026-07-28", ACCOUNT)
+
+
+@pytest.mark.parametrize("value", [2**53 - 1, -(2**53) + 1])
+def test_the_last_safe_integers_are_sent(value: int) -> None:
+    request = {"method": "tools/call", "params": {"name": "pay", "arguments": {"account": value}}}
+    assert mirrored(request, "2026-07-28", ACCOUNT)["mcp-param-account"] == str(value)

@@ -56,6 +56,12 @@ def test_a_call_without_its_parts_is_malformed(call: dict[str, Any]) -> None:
         openai.read_call(call)
 
 
+def test_an_id_that_is_no_text_is_not_told() -> None:
+    with pytest.raises(MalformedCall) as caught:
+        openai.read_call({**chat("{"), "id": 5})
+    assert (caught.value.call_id, caught.value.tool) == (None, "crm__get")
+
+
 def test_its_calls_are_known_by_their_type() -> None:
     assert openai.is_call(chat("{}"))
     assert openai.is_call({"type": "function_call"})

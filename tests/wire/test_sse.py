@@ -34,6 +34,11 @@ def test_any_cut_and_line_end_gives_the_same_events(line_end: bytes, size: int) 
     assert decode(CAPTURED.replace(b"\r\n", line_end), size) == decode(CAPTURED)
 
 
+def test_a_line_end_between_empty_chunks_is_one_line_end() -> None:
+    decoder = Decoder(100)
+    assert [decoder.feed(chunk) for chunk in (b"data: a\r", b"", b"\ndata: b\r", b"\r")] == [[], [], [], [Event(b"a\nb")]]
+
+
 def test_data_of_many_lines_is_joined_and_one_blank_is_dropped() -> None:
     assert decode(b"data: a\ndata:b\ndata:  c\ndata\n\n") == [Event(b"a\nb\n c\n")]
 
@@ -48,14 +53,15 @@ def test_an_event_that_the_end_cuts_off_is_dropped() -> None:
 
 def test_ids_last_and_retry_is_kept_for_a_reconnect() -> None:
     decoder = Decoder(100)
-    events = decoder.feed(b"\xef\xbb\xbfid: 1\nretry: 500\ndata: a\n\nid: x\0y\nretry: soon\nretry: 99999999999\nfoo: bar\ndata: b\n\n")
+    events = decoder.feed(b"\xef\xbb\xbfid: 1\nretry: 500\ndata: a\n\nid: x\0y\nretry: soon\nretry: 1000000000\nfoo: 12\ndata: b\n\n")
     assert events == [Event(b"a", "message", "1"), Event(b"b", "message", "1")]
     assert (decoder.last_id, decoder.retry_ms) == ("1", 500)
 
 
 def test_an_event_may_hold_so_many_bytes_and_no_more() -> None:
     assert decode(b"data: " + b"x" * 94 + b"\n\n", cap=100)[0].data == b"x" * 94
-    for stream in (b"data: " + b"x" * 95, b"x" * 101, b"data: xxxxxxxxx\n" * 20, b"data\n" * 200):
+    assert decode(b"data: xxx\n" * 10 + b"data: " + b"x" * 54 + b"\n\n", cap=100)[0].data.endswith(b"x" * 54)
+    for stream in (b"data: " + b"x" * 95, b"data: xxx\n" * 10 + b"data: " + b"x" * 55, b"x" * 101, b"data: xxxxxxxxx\n" * 20, b"data\n" * 200):
         with pytest.raises(SseError):
             decode(stream, size=3, cap=100)
 

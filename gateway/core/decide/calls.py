@@ -12,15 +12,24 @@ from gateway.core import events as e
 from gateway.core.assess import Assessment, attempt
 from gateway.core.canonical import call_key, digest
 from gateway.core.decide.draft import Draft
-from gateway.core.decide.turns import not_open, open_turn
+from gateway.core.decide.starting import end_if, not_open
+from gateway.core.decide.turns import open_turn
 from gateway.core.guards.guard import Bid, Stage
 from gateway.core.guards.loops import refused_out
-from gateway.core.model import NOTHING, Amounts, CallRequest, Finding, Payload, Principal, Requirement
+from gateway.core.model import NOTHING, Amounts, CallRequest, Effect, Finding, Payload, Principal, Requirement
 from gateway.core.policy import ToolRule
 from gateway.core.principal import PrincipalState
-from gateway.core.reasons import REASONS
 from gateway.core.repeats import (
-    Asked, Doubtful, Fresh, Join, Past, Replay, Reused, Sticky, Waiting, executed_before, judge,
+    Asked,
+    Doubtful,
+    Join,
+    Past,
+    Replay,
+    Reused,
+    Sticky,
+    Waiting,
+    executed_before,
+    judge,
 )  # fmt: skip
 from gateway.core.run import CallRecord, Hold, Run, Tree, but, principal_stream, stream_of
 from gateway.core.streams import State
@@ -84,6 +93,8 @@ def call(states: Mapping[str, State], command: CallCommand, now: int) -> tuple[D
     """Decide one call. Raises NeedsStream; IllegalTransition is a fault of ours."""
     draft = Draft(states, stream_of(command.run), now)
     run = draft.tree.runs[command.run]
+    if run.policy_digest != command.assessment.policy_digest:
+        return draft, Reassess(run.policy_digest)
     asked = _asked(command)
     past = _past(draft, run)
     repeat = judge(past, asked)
@@ -99,8 +110,6 @@ def call(states: Mapping[str, State], command: CallCommand, now: int) -> tuple[D
             return draft, repeat
     if command.assessment.findings:
         return draft, _deny(draft, command, command.assessment.findings)
-    if run.policy_digest != command.assessment.policy_digest:
-        return draft, Reassess(run.policy_digest)
     if isinstance(repeat, Waiting):
         return draft, _waiting(draft, command, repeat, past, asked)
     return draft, _judge_anew(draft, command, repeat.occurrence, past, asked)
@@ -118,7 +127,7 @@ def _past(draft: Draft, run: Run) -> Past:
     """The run and those it continues."""
     past, at = [(draft.tree, run)], run
     while at.continues is not None:
-        tree = draft.states[stream_of(at.continues)]
+        tree = draft.given(stream_of(at.continues))
         assert isinstance(tree, Tree)
         at = tree.runs[at.continues]
         past.append((tree, at))
@@ -138,7 +147,7 @@ def _replay(draft: Draft, command: CallCommand, record: CallRecord, same_call_id
             same_call_id, False, loop,
         )
     )  # fmt: skip
-    _end_if(draft, run.id, findings)
+    end_if(draft, run.id, findings)
     return Answered(record)
 
 
@@ -195,24 +204,16 @@ def _deny(draft: Draft, command: CallCommand, findings: tuple[Finding, ...], sha
     if out:
         draft.close(run.id, "blocked", "loop", "gateway")
     else:
-        _end_if(draft, run.id, findings)
+        end_if(draft, run.id, findings)
     return Deny(call, findings)
-
-
-def _end_if(draft: Draft, run: str, findings: Iterable[Finding]) -> None:
-    closing = next((f for f in findings if f.closes and REASONS[f.reason].run_reason), None)
-    if closing is not None and draft.tree.runs[run].state in ("open", "frozen"):
-        draft.close(run, "blocked", REASONS[closing.reason].run_reason or "", "gateway")
 
 
 # ---- judging anew -------------------------------------------------------------------------------------------------------
 
 
 def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past, asked: Asked) -> Next:
-    request, found = command.request, command.assessment
-    wrong = _not_open(draft, command)
-    if not wrong and request.turn > draft.tree.runs[command.run].last_turn:
-        wrong = open_turn(draft, command.run, request.turn, found.rule)
+    found = command.assessment
+    wrong = _not_startable(draft, command)
     if wrong:
         return _deny(draft, command, wrong)
     requirements = _demanded(found, past, asked)
@@ -220,7 +221,7 @@ def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past,
     shadowed: list[Finding] = []
     wrong = tuple(_limits(draft, command, amounts, holds=bool(requirements), shadowed=shadowed))
     if not wrong and requirements:
-        wrong = _principal_holds(draft, command.open_holds)
+        wrong = _nobody(requirements) or _principal_holds(draft, command.open_holds)
     if wrong:
         return _deny(draft, command, wrong, shadowed)
     if requirements:
@@ -228,21 +229,30 @@ def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past,
     return _admit(draft, command, _new_call(draft.tree), _key(command, occurrence, past), occurrence, None, shadowed)
 
 
-def _not_open(draft: Draft, command: CallCommand) -> tuple[Finding, ...]:
-    """Open, inside the deadline, and with enough time left for a write to start?"""
-    wrong = not_open(draft, command.run)
-    rule = command.assessment.rule
-    left = draft.tree.deadline_at(command.run, draft.now) - draft.now
-    if not wrong and rule.effect.writes and left < rule.min_time_ms:
-        return (Finding("run", "run.deadline", f"{left} ms are left; this write needs {rule.min_time_ms} ms to start."),)
+def _not_startable(draft: Draft, command: CallCommand) -> tuple[Finding, ...]:
+    """May the run start this call now? A turn that the call names as new is opened."""
+    request, rule = command.request, command.assessment.rule
+    wrong = not_open(draft, command.run, rule)
+    if not wrong and request.turn > draft.tree.runs[command.run].last_turn:
+        wrong = open_turn(draft, command.run, request.turn, rule)
     return wrong
+
+
+_NOBODY = Requirement("", "", ())
+"""What a deliberate repeat waits for where the policy names nobody: it can't be met."""
 
 
 def _demanded(found: Assessment, past: Past, asked: Asked) -> tuple[Requirement, ...]:
     """The assessment's requirements; a deliberate repeat of a non_idempotent call is held whatever the rule says."""
-    if found.requirements or asked.operation_id is None or found.rule.effect != "non_idempotent" or found.repeat is None:
+    if found.requirements or asked.operation_id is None or found.rule.effect is not Effect.NON_IDEMPOTENT:
         return found.requirements
-    return (found.repeat,) if executed_before(past, asked.tool, asked.fingerprint) else ()
+    return (found.repeat or _NOBODY,) if executed_before(past, asked.tool, asked.fingerprint) else ()
+
+
+def _nobody(requirements: Iterable[Requirement]) -> tuple[Finding, ...]:
+    if all(requirement.approvers for requirement in requirements):
+        return ()
+    return (Finding("approval", "authorization.denied", "This deliberate repeat needs people to agree, and the policy names nobody."),)
 
 
 def _limits(
@@ -324,13 +334,14 @@ def _waiting(draft: Draft, command: CallCommand, repeat: Waiting, past: Past, as
         return _judge_anew(draft, command, record.occurrence, past, asked)
     if not repeat.ready:
         return Wait(record.id, hold)
-    if _binding(command, record.key, hold.requirements) != hold.digest:
+    if _binding(command, record.key, _demanded(command.assessment, past, asked)) != hold.digest:
         draft.add(e.HoldVoided(record.run, record.id, hold.id, "the tool's definition, the rule or the arguments changed"))
         return _judge_anew(draft, command, record.occurrence, past, asked)
-    wrong = _not_open(draft, command) or tuple(_limits(draft, command, NOTHING))
+    shadowed: list[Finding] = []
+    wrong = _not_startable(draft, command) or tuple(_limits(draft, command, NOTHING, shadowed=shadowed))
     if wrong:
-        return _deny(draft, command, wrong)
-    return _admit(draft, command, record.id, record.key, record.occurrence, hold.id, ())
+        return _deny(draft, command, wrong, shadowed)
+    return _admit(draft, command, record.id, record.key, record.occurrence, hold.id, shadowed)
 
 
 # ---- admitted -----------------------------------------------------------------------------------------------------------
@@ -344,7 +355,7 @@ def _admit(draft: Draft, command: CallCommand, call: str, key: str, occurrence: 
         command.owner, deadline + command.lease_ms, found.rule.usd_micros, hold, _shadowed(command, shadowed),
     )  # fmt: skip
     draft.add(event)
-    return Admit(_record(event, draft.now))
+    return Admit(_record(event, draft.now) if hold is None else draft.tree.calls[call])
 
 
 def _record(event: e.CallAdmitted, now: int) -> CallRecord:

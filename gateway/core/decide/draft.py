@@ -60,7 +60,7 @@ class Draft:
                 self._count(e.RunReleased, event.run)
             return
         hold = self.tree.calls[event.call].hold if isinstance(event, e.CallCancelled) else event.hold
-        if hold is not None and getattr(event, "attempt", 1) == 1:
+        if hold is not None:
             self._count(e.HoldCounted if isinstance(event, e.CallHeld) else e.HoldReleased, hold)
 
     def _count(self, kind: type[e.RunReleased] | type[e.HoldCounted] | type[e.HoldReleased], what: str) -> None:
@@ -102,10 +102,12 @@ class Draft:
         return isinstance(state, Tree) and state.runs[run].state == "closing"
 
     def settle_endings(self) -> None:
-        """Close every closing run that has nothing live, children before their parents."""
-        for run in sorted(self.tree.runs.values(), key=lambda one: -len(list(self.tree.lineage(one.id)))):
-            if run.state == "closing" and not run.live:
-                self.add(e.RunClosed(run.id, run.status or "failed", run.reason or "unrecoverable_error"))
+        """Close every closing run in which and below which nothing is live, children before their parents."""
+        tree = self.tree
+        busy = tree.busy()
+        ending = [run for run in tree.runs.values() if run.state == "closing" and run.id not in busy]
+        for run in sorted(ending, key=lambda one: -len(list(tree.lineage(one.id)))):
+            self.add(e.RunClosed(run.id, run.status or "failed", run.reason or "unrecoverable_error"))
 
 
 _TOLD = (e.RunClosed, e.CallHeld, e.CallAdmitted, e.CallCancelled, e.HoldDenied, e.HoldExpired, e.HoldVoided)

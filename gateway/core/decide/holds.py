@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.model import Finding, Principal
-from gateway.core.run import Hold, Run, Tree, stream_of
+from gateway.core.run import Hold, Tree, stream_of
 from gateway.core.streams import State
 
 
@@ -27,7 +27,6 @@ def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[D
     """Count one person's say. The same vote again is no fault; opposite, late or unseen is `hold.conflict` or `hold.digest`."""
     draft = Draft(states, stream_of(command.hold), now)
     hold = draft.tree.holds[command.hold]
-    run = draft.tree.runs[hold.run]
     if not may_vote(command.voter, hold, draft.tree):
         return draft, Finding("approval", "hold.forbidden", f"{command.voter.id!r} is not among those who may decide on this, or asked for it.")
     if command.digest != hold.digest:
@@ -35,27 +34,27 @@ def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[D
     if any(v.by == command.voter.id and v.vote == command.vote for v in hold.votes):
         return draft, hold
     if hold.state != "held" or now >= hold.expires_at or any(v.by == command.voter.id for v in hold.votes):
-        return draft, Finding("approval", "hold.conflict", f"The hold is {'expired' if now >= hold.expires_at else hold.state} already.")
-    _count(draft, command, hold, run)
+        how = hold.state if hold.state != "held" else "expired" if now >= hold.expires_at else "voted on by you"
+        return draft, Finding("approval", "hold.conflict", f"The hold is {how} already.")
+    _count(draft, command, hold)
     return draft, draft.tree.holds[hold.id]
 
 
-def _count(draft: Draft, command: VoteCommand, hold: Hold, run: Run) -> None:
+def _count(draft: Draft, command: VoteCommand, hold: Hold) -> None:
     voter = command.voter
     where = (hold.run, hold.call, hold.id)
     draft.add(e.VoteCast(*where, voter.id, command.vote, tuple(sorted(voter.groups)), command.digest, command.note))
     if command.vote == "deny":
         draft.add(e.HoldDenied(*where, voter.id, command.note))
-        draft.settle_endings()
         return
     after = draft.tree.holds[hold.id]
     if all(after.met(requirement) for requirement in after.requirements):
-        draft.add(e.HoldApproved(*where, min(draft.now + hold.execute_within_ms, _last_moment(draft.tree, run, draft.now))))
+        draft.add(e.HoldApproved(*where, min(draft.now + hold.execute_within_ms, _last_moment(draft.tree, hold.run, draft.now))))
 
 
-def _last_moment(tree: Tree, run: Run, now: int) -> int:
-    """When the run ends at the latest; a deadline that stands still while the call is ready doesn't count."""
-    return run.opened_at + run.limits.max_age_ms if run.limits.pause_while_held else tree.deadline_at(run.id, now)
+def _last_moment(tree: Tree, run: str, now: int) -> int:
+    """When the run can last be open; a deadline that stands still while the call is ready doesn't count."""
+    return min(one.age_out_at if one.limits.pause_while_held else one.deadline_at(now) for one in tree.lineage(run))
 
 
 def may_vote(voter: Principal, hold: Hold, tree: Tree) -> bool:

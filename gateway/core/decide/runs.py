@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
+from gateway.core.decide.starting import not_open, over
 from gateway.core.model import Finding, Limits, Principal
 from gateway.core.policy import PolicySet, stricter
 from gateway.core.principal import PrincipalState
@@ -54,21 +55,24 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
         draft.tell(command.principal.id, e.RunRefused(command.principal.id, "budget.open_runs", command.run_key))
         message = f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed."
         return draft, Finding("budgets", "budget.open_runs", message)
-    if command.continues is not None and (wrong := _not_continuable(states, command)) is not None:
+    if command.continues is not None and (wrong := _not_continuable(draft, command, mine)) is not None:
         return draft, wrong
-    draft.add(_opened(command, command.id, command.policies.limits, command.principal.id))
-    draft.tell(command.principal.id, e.RunRegistered(command.principal.id, command.id, command.run_key, command.implicit))
+    draft.add(_opened(command, command.id))
+    draft.tell(command.principal.id, e.RunRegistered(command.principal.id, command.id, command.run_key, command.implicit, command.continues))
     return draft, Opened(command.id, False)
 
 
-def _not_continuable(states: Mapping[str, State], command: OpenCommand) -> Finding | None:
-    """A successor inherits keys, so its predecessor must be over, and the principal's own."""
-    tree = states[stream_of(command.continues or "")]
-    run = tree.runs.get(command.continues or "") if isinstance(tree, Tree) else None
+def _not_continuable(draft: Draft, command: OpenCommand, mine: PrincipalState) -> Finding | None:
+    """A successor inherits keys: its predecessor must be over and the principal's own, and two successors would share their keys."""
+    before = command.continues or ""
+    tree = draft.given(stream_of(before))
+    run = tree.runs.get(before) if isinstance(tree, Tree) else None
     if run is None or run.principal != command.principal.id:
-        return Finding("run", "run.unknown", f"There is no run {command.continues!r} to continue.")
+        return Finding("run", "run.unknown", f"There is no run {before!r} to continue.")
     if run.state != "closed":
-        return Finding("run", "run.not_open", f"Run {run.id} is still {run.state}; only a closed run can be continued.")
+        return over(run, "only a closed run can be continued")
+    if before in mine.continued:
+        return Finding("run", "run.continued", f"Run {before} is continued by {mine.continued[before]} already; go on with that one.")
     return None
 
 
@@ -76,25 +80,24 @@ def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> t
     """A child in its parent's tree; it draws on its parent's purse."""
     parent = command.parent or ""
     draft = Draft(states, stream_of(parent), now)
-    up = draft.tree.runs[parent]
+    if command.continues is not None:
+        return draft, Finding("run", "request.malformed", "A child run can't continue another: give `parent_run` or `continues`, not both.")
     if command.run_key is not None:
         for run in draft.tree.runs.values():
             if run.parent == parent and run.run_key == command.run_key:
                 return draft, Opened(run.id, True)
-    if any(not one.takes_calls for one in draft.tree.lineage(parent)):
-        return draft, Finding("run", "run.not_open", f"Run {parent} is {up.state}; it can't open a child.")
-    if now >= draft.tree.deadline_at(parent, now):
-        return draft, Finding("run", "run.deadline", f"The deadline of run {parent} has passed.")
+    if wrong := not_open(draft, parent):
+        return draft, wrong[0]
     id = f"{draft.tree.root}.{len(draft.tree.runs)}"
-    draft.add(_opened(command, id, command.policies.limits, command.principal.id))
+    draft.add(_opened(command, id))
     return draft, Opened(id, False)
 
 
-def _opened(command: OpenCommand, id: str, limits: Limits, opened_by: str) -> e.RunOpened:
-    caps = asdict(stricter(limits, command.tighten))
+def _opened(command: OpenCommand, id: str) -> e.RunOpened:
+    caps = asdict(stricter(command.policies.limits, command.tighten))
     return e.RunOpened(
-        id, command.principal.id, opened_by, command.policies.policy.name, command.policies.digest, caps, command.task_type, command.door,
-        command.parent, command.run_key, command.continues, command.goal, dict(command.labels),
+        id, command.principal.id, command.principal.id, command.policies.policy.name, command.policies.digest, caps, command.task_type,
+        command.door, command.parent, command.run_key, command.continues, command.goal, dict(command.labels),
     )  # fmt: skip
 
 
@@ -113,7 +116,7 @@ def finish(states: Mapping[str, State], run: str, by: str, handoff: dict[str, An
     if state.state in ("open", "frozen"):
         draft.close(run, "completed", "model_final", by, handoff)
     elif state.status != "completed":
-        return draft, Finding("run", "run.not_open", f"Run {run} has ended already ({state.status}: {state.reason}).")
+        return draft, over(state)
     return draft, draft.tree.runs[run]
 
 
@@ -121,7 +124,7 @@ def freeze(states: Mapping[str, State], run: str, by: str, note: str, now: int) 
     """Admit nothing more, here and below; outcomes, usage and votes are still recorded."""
     draft = Draft(states, stream_of(run), now)
     if draft.tree.runs[run].state not in ("open", "frozen"):
-        return draft, Finding("run", "run.not_open", f"Run {run} is over.")
+        return draft, over(draft.tree.runs[run])
     for one in list(draft.tree.family(run)):
         if one.state == "open":
             draft.add(e.RunFrozen(one.id, by, note))
@@ -132,7 +135,7 @@ def resume(states: Mapping[str, State], run: str, by: str, now: int) -> tuple[Dr
     """Let a frozen run, and what was frozen with it, go on."""
     draft = Draft(states, stream_of(run), now)
     if draft.tree.runs[run].state not in ("open", "frozen"):
-        return draft, Finding("run", "run.not_open", f"Run {run} is over.")
+        return draft, over(draft.tree.runs[run])
     for one in list(draft.tree.family(run)):
         if one.state == "frozen":
             draft.add(e.RunResumed(one.id, by))
@@ -143,12 +146,13 @@ def sweep(states: Mapping[str, State], stream: str, now: int) -> tuple[Draft, in
     """What time alone does: expiries, lapses, deadlines, idleness, endings. How many events that was."""
     draft = Draft(states, stream, now)
     expire_holds(draft)
-    for run in list(draft.tree.runs.values()):
-        if draft.tree.runs[run.id].state in ("open", "frozen"):
+    for id in draft.tree.runs:
+        run = draft.tree.runs[id]
+        if run.state in ("open", "frozen"):
             if now >= ends_at(run, now):
-                draft.close(run.id, "blocked", "deadline_exceeded", "gateway")
-            elif now >= idle_at(run) and not run.live:
-                draft.close(run.id, "failed", "abandoned", "gateway")
+                draft.close(id, "blocked", "deadline_exceeded", "gateway")
+            elif now >= idle_at(run) and id not in draft.tree.busy():
+                draft.close(id, "failed", "abandoned", "gateway")
     draft.settle_endings()
     return draft, len(draft.events)
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.core import events as e
-from gateway.core.assess import attempt
 from gateway.core.decide.draft import Draft
-from gateway.core.guards.guard import Bid, Stage
+from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import Amounts, Effect, Outcome, Payload
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, but, stream_of
@@ -71,36 +70,25 @@ class AgainCommand:
 
 
 def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, CallRecord]:
-    """Admit the next attempt if run, deadline and budget allow; else the last fault stands. The record says which."""
+    """Admit the next attempt if run, deadline, budget and the upstream's memory of the key allow; else the last fault stands."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state != "admitted" or record.attempt != command.attempt:
         return draft, record
-    if _may_go_on(draft, record, command.rule):
-        deadline = min(now + command.rule.timeout_ms, draft.tree.deadline_at(record.run, now))
-        draft.add(_next_attempt(record, command, deadline))
+    forgotten = record.effect is Effect.IDEMPOTENT_WRITE and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
+    if not forgotten and may_start(draft, record, command.rule, _one_more(command.rule), known=_PASSED):
+        admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
         record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner)
     return draft, draft.tree.calls[command.call]
 
 
-def _may_go_on(draft: Draft, record: CallRecord, rule: ToolRule) -> bool:
-    tree = draft.tree
-    if any(not run.takes_calls for run in tree.lineage(record.run)) or draft.now >= tree.deadline_at(record.run, draft.now):
-        return False
-    amounts = Amounts(tool_calls=1, usd_micros=rule.usd_micros)
-    bid = Bid(tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect, poll=True)
-    budgets = [place for place in rule.stages[Stage.LIMIT] if place.guard.tree and not place.shadow]
-    findings = [f for place in budgets for f in attempt(place, lambda guard: guard.limit(bid))]
-    return all(f.reason in ("budget.in_flight", "budget.tool_calls_per_turn") for f in findings)
+_PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
+"""A call that is in flight, in its turn, has its place there."""
 
 
-def _next_attempt(record: CallRecord, command: AgainCommand, deadline: int) -> e.CallAdmitted:
-    return e.CallAdmitted(
-        record.run, record.id, record.turn, record.call_id, record.tool, record.fingerprint, record.door, record.operation_id, record.arguments,
-        record.key, record.occurrence, record.upstream, record.effect, record.attempt + 1, record.policy_digest, deadline, command.owner,
-        deadline + command.lease_ms, command.rule.usd_micros, record.hold,
-    )  # fmt: skip
+def _one_more(rule: ToolRule) -> Amounts:
+    return Amounts(tool_calls=1, usd_micros=rule.usd_micros)
 
 
 def given_up(record: CallRecord) -> Outcome:
@@ -118,8 +106,7 @@ def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tup
     """Settle what a dead owner left, by effect: reads and idempotent writes are tried again, the others are in doubt."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
-    expired = record.effect.writes and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
-    if record.state == "admitted" and record.attempt == command.attempt and (record.effect is Effect.NON_IDEMPOTENT or expired):
+    if record.state == "admitted" and record.attempt == command.attempt and record.effect is Effect.NON_IDEMPOTENT:
         record_outcome(draft, record, given_up(record), None, command.owner)
         return draft, draft.tree.calls[command.call]
     return again(states, command, now)

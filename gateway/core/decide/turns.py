@@ -9,11 +9,11 @@ from gateway.core import events as e
 from gateway.core.assess import attempt
 from gateway.core.canonical import digest
 from gateway.core.decide.draft import Draft
+from gateway.core.decide.starting import end_if, not_open
 from gateway.core.guards.guard import Bid, Placed, Stage
 from gateway.core.model import Amounts, Finding, Payload
 from gateway.core.policy import ToolRule
-from gateway.core.reasons import REASONS
-from gateway.core.run import Turn, stream_of
+from gateway.core.run import Run, Turn, stream_of
 from gateway.core.streams import State
 
 
@@ -50,10 +50,7 @@ def begin(states: Mapping[str, State], run: str, guards: Sequence[Placed], now: 
     number = draft.tree.runs[run].last_turn + 1
     if not wrong:
         wrong = _open(draft, run, number, guards)
-    for finding in wrong:
-        reason = REASONS[finding.reason].run_reason
-        if finding.closes and reason and draft.tree.runs[run].state == "open":
-            draft.close(run, "blocked", reason, "gateway")
+    end_if(draft, run, wrong)
     return draft, wrong or number
 
 
@@ -73,32 +70,21 @@ def _open(draft: Draft, run: str, number: int, guards: Sequence[Placed]) -> tupl
     return wrong
 
 
-def not_open(draft: Draft, run: str) -> tuple[Finding, ...]:
-    """Is the run, and every run above it, open and inside its deadline?"""
-    tree = draft.tree
-    for one in tree.lineage(run):
-        if not one.takes_calls:
-            over = one.state if one.status is None else f"{one.state} ({one.status}: {one.reason})"
-            return (Finding("run", "run.not_open", f"Run {one.id} is {over}."),)
-    if draft.now >= tree.deadline_at(run, draft.now):
-        closes = "deadline" in tree.runs[run].limits.close_on
-        return (Finding("run", "run.deadline", "The run's deadline has passed.", closes=closes),)
-    return ()
-
-
 def answer(
     states: Mapping[str, State], run: str, number: int, asked: Sequence[Asked], message_digest: str | None, now: int
 ) -> tuple[Draft, Turn | Finding]:
     """Record what the model asked for, before any of it runs. The same answer again changes nothing; another is refused."""
     draft = Draft(states, stream_of(run), now)
+    state = draft.tree.runs[run]
+    turn = state.turns.get(number)
+    if turn is None:
+        return draft, unknown(state, number)
     calls = tuple({"call_id": one.call_id, "tool": one.tool, "arguments": one.arguments.hash} for one in asked)
-    wrong = _writable(draft, run, number)
-    if wrong is not None:
-        return draft, wrong
-    turn = draft.tree.runs[run].turns[number]
-    if turn.state == "answered":
-        same = [dict(one) for one in turn.asked] == [dict(one) for one in calls]
-        return draft, turn if same else Finding("turns", "turn.not_open", f"Turn {number} has already been answered otherwise.")
+    if turn.digest is not None and _same(turn, calls, message_digest):
+        return draft, turn
+    if turn.state != "open" or state.state in ("closing", "closed"):
+        how = "has been answered otherwise" if turn.digest is not None else "is over"
+        return draft, Finding("turns", "turn.not_open", f"Turn {number} {how}.")
     for one in asked:
         draft.keep(one.arguments)
     draft.add(e.TurnAnswered(run, number, message_digest or digest(list(calls)), calls))
@@ -107,21 +93,19 @@ def answer(
     return draft, draft.tree.runs[run].turns[number]
 
 
-def _writable(draft: Draft, run: str, number: int) -> Finding | None:
-    state = draft.tree.runs[run]
-    turn = state.turns.get(number)
-    if turn is None:
-        return Finding("turns", "turn.unknown", f"Turn {number} was never opened; the latest is {state.last_turn}.")
-    if turn.state == "closed" or state.state in ("closing", "closed"):
-        return Finding("turns", "turn.not_open", f"Turn {number} is over.")
-    return None
+def _same(turn: Turn, calls: Sequence[Mapping[str, str]], message_digest: str | None) -> bool:
+    return [dict(one) for one in turn.asked] == [dict(one) for one in calls] and message_digest in (None, turn.digest)
+
+
+def unknown(run: Run, number: int) -> Finding:
+    return Finding("turns", "turn.unknown", f"Turn {number} was never opened; the latest is {run.last_turn}.")
 
 
 def usage(states: Mapping[str, State], run: str, number: int, used: Usage, now: int) -> tuple[Draft, Turn | Finding]:
     """Post a model call's figures; recorded in frozen, closing and closed runs too, since they were spent."""
     draft = Draft(states, stream_of(run), now)
     if number not in draft.tree.runs[run].turns:
-        return draft, Finding("turns", "turn.unknown", f"Turn {number} was never opened.")
+        return draft, unknown(draft.tree.runs[run], number)
     draft.add(
         e.UsageReported(
             run, number, used.source, used.model, used.input, used.output, used.cache_creation, used.cache_read, used.tokens, used.usd_micros
@@ -135,10 +119,9 @@ def end(states: Mapping[str, State], run: str, number: int, status: str, by: str
     draft = Draft(states, stream_of(run), now)
     turn = draft.tree.runs[run].turns.get(number)
     if turn is None:
-        return draft, Finding("turns", "turn.unknown", f"Turn {number} was never opened.")
+        return draft, unknown(draft.tree.runs[run], number)
     if turn.state != "closed":
         draft.cancel_waiting(run, by, number)
         draft.add(e.TurnClosed(run, number, status))
-        draft.settle_endings()
     return draft, draft.tree.runs[run].turns[number]
 

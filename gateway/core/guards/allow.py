@@ -30,6 +30,7 @@ class Allow(Guard):
         if not self.permitted:
             yield Finding(self.kind, "tool.not_allowed", f"{name!r} is not among this run's tools.")
         elif ask.tool is None:
-            yield Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now.")
+            why = f": {ask.away}" if ask.away else ""
+            yield Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now{why}.")
         elif ask.tool.unsupported is not None:
             yield Finding(self.kind, "tool.schema_unsupported", f"{name!r} is held back: {ask.tool.unsupported}")

@@ -62,7 +62,7 @@ class Approval(Guard):
                             },
                             "grants": {
                                 "type": "object", "additionalProperties": False, "required": ["max_count"],
-                                "properties": {"max_count": {"type": "integer", "minimum": 1}},
+                                "properties": {"max_count": {"type": "integer", "minimum": 1, "description": "how many at most"}},
                                 "description": "a mapping: how many further calls like it one vote may allow",
                             },
                         },

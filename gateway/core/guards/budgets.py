@@ -126,11 +126,21 @@ _FOLDS: dict[type[e.Event], Callable[[Purse, Any, Tree], Purse]] = {
 
 # ---- the guard ----------------------------------------------------------------------------------------------------------
 
-_LIFTED = {"const": "unlimited"}
-_CAP = {"anyOf": [{"type": "integer", "minimum": 0}, _LIFTED]}
-_EXHAUSTED = {"enum": ["refuse", "close"]}
 _CLOSES = ("turns", "tool_calls", "tokens", "cost", "deadline")
-_COUNTS = ("turns", "tool_calls", "tool_calls_per_turn", "tokens", "tokens_per_turn", "input_tokens_per_turn", "in_flight_calls", "open_holds")
+_COUNTS = {
+    "turns": "model calls; the last is for the answer, without tools",
+    "tool_calls": "attempts of tool calls, failures included; replays are free",
+    "tool_calls_per_turn": "calls that one turn may ask for",
+    "tokens": "tokens of all model calls: input, output, cache creation and cache reads",
+    "tokens_per_turn": "tokens that a model call is expected to use: set aside when its turn opens",
+    "input_tokens_per_turn": "input tokens of a model call, beyond which no further turn opens",
+    "in_flight_calls": "calls that may run at once",
+    "open_holds": "calls that may wait for people at once (5)",
+}
+
+
+def _cap(wanted: Mapping[str, Any], description: str) -> dict[str, Any]:
+    return {"description": description, "anyOf": [wanted, {"const": "unlimited"}]}
 
 
 @dataclass(frozen=True)
@@ -147,16 +157,16 @@ class Budgets(Guard):
                 "description": "the caps of a run and its children: turns, tool_calls, deadline, and tokens or cost_usd; `unlimited` lifts one",
                 "additionalProperties": False,
                 "properties": {
-                    **dict.fromkeys(_COUNTS, _CAP),
-                    "deadline": {"anyOf": [SPAN, _LIFTED]},
-                    "cost_usd": {"anyOf": [USD, _LIFTED]},
+                    **{name: _cap({"type": "integer", "minimum": 0}, what) for name, what in _COUNTS.items()},
+                    "deadline": _cap(SPAN, "a duration from the opening on, such as 90s"),
+                    "cost_usd": _cap(USD, "dollars for tools (`price`) and models, such as 2.00"),
                 },
             },
             "on_exhausted": {
                 "type": "object",
                 "description": "a mapping of a budget to what its end does: `refuse` (default of tool_calls) or `close` the run (of the others)",
                 "additionalProperties": False,
-                "properties": dict.fromkeys(_CLOSES, _EXHAUSTED),
+                "properties": dict.fromkeys(_CLOSES, {"enum": ["refuse", "close"], "description": "what its end does"}),
             },
             "pause_while_held": {"type": "boolean", "description": "true if the deadline stands still while only people are waited for (false)"},
             "max_age": {**SPAN, "description": "a duration: the run's greatest age, pauses included (7d)"},
@@ -180,7 +190,7 @@ class Budgets(Guard):
             return cls() if budgets else None
         for name in ("turns", "tool_calls", "deadline"):
             if name not in budgets:
-                section.report(at, f"budget `{name}` is missing; give a cap, or write `{name}: unlimited`")
+                section.report(f"{at}/{name}", f"budget `{name}` is missing; give a cap, or write `{name}: unlimited`")
         if "tokens" not in budgets and "cost_usd" not in budgets:
             section.report(at, "one of the budgets `tokens` and `cost_usd` is missing; give a cap, or write `unlimited`")
         return cls()

@@ -67,7 +67,7 @@ class Ask:
     """One call as the guards before the queue see it.
 
     `arguments` are as they would be dispatched (given + bound); `given` is what the caller sent. `tool` is None if no
-    upstream has it.
+    upstream has it; `away` then says why its upstream doesn't answer.
     """
 
     request: CallRequest
@@ -77,6 +77,7 @@ class Ask:
     effect: Effect
     given: Json
     arguments: Json
+    away: str | None = None
 
     @cached_property
     def facts(self) -> dict[str, Json]:

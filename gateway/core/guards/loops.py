@@ -47,9 +47,10 @@ class History:
 
 
 def _denied(fact: History, event: e.CallDenied) -> History:
+    """An interception is no new result: else the loop could go on right after it. One for refusals lets the next call through."""
     reason = event.findings[0]["reason"]
-    seen = fact.saw((event.tool, event.fingerprint, reason))
     looped = reason.startswith("loop.")
+    seen = fact.seen if looped else fact.saw((event.tool, event.fingerprint, reason))
     in_row = 0 if reason == "loop.refusals" else fact.in_row + 1
     return but(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
 

@@ -16,6 +16,7 @@ from gateway.core.model import Finding, Json
 from gateway.core.units import SIZE, size_bytes
 
 DEFAULT_MAX_BYTES = 256 * 1024
+NO_CAP = 1 << 50
 REDACTED = "[redacted]"
 
 
@@ -44,6 +45,7 @@ class ResultGuard(Guard):
                     "max_bytes": SIZE,
                     "redact": {
                         "type": "array",
+                        "description": "a list of JSON pointers to what is taken out",
                         "items": {"type": "string", "pattern": "^/", "description": "a JSON pointer, such as /card/number; * is every member"},
                     },
                     "schema": {"type": "object", "description": "a JSON Schema that the result must satisfy, after redaction"},
@@ -60,9 +62,10 @@ class ResultGuard(Guard):
     def build(cls, section: Section) -> Self | None:
         part: Mapping[str, Any] = section.data["rule"].get("result", {})
         defaults: Mapping[str, Any] = section.data["defaults"].get("result", {})
-        if section.kind == "ceiling" and not part and not defaults:
+        is_ceiling = section.kind == "ceiling"
+        if is_ceiling and not part and not defaults:
             return None
-        cap = size_bytes(part.get("max_bytes", defaults.get("max_bytes", DEFAULT_MAX_BYTES)))
+        cap = size_bytes(part.get("max_bytes", defaults.get("max_bytes", NO_CAP if is_ceiling else DEFAULT_MAX_BYTES)))
         redact = tuple(tuple(_unescaped(step) for step in pointer.split("/")[1:]) for pointer in part.get("redact", ()))
         shape = section.shape(part["schema"], f"{section.pointer['rule']}/result/schema") if "schema" in part else None
         return cls(cap, redact, shape)

@@ -77,7 +77,7 @@ class _Post:
 class McpDoor:
     """The ASGI endpoint of `/mcp` and `/r/{run_key}/mcp`.
 
-    `names` maps listed names of tools; `server_info` is the protocol's Implementation: name, version.
+    `names` gives the listed names of now; `server_info` is the protocol's Implementation: name, version.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class McpDoor:
         name, arguments = request.params.get("name"), request.params.get("arguments")
         if not (isinstance(name, str) and calls.NAME.fullmatch(name)):
             raise RpcError(jsonrpc.INVALID_PARAMS, "params.name must be the name of a tool", request.id)
-        tool = self._names().name(name) or name  # a name that nobody has is the engine's to refuse
+        tool = self._names().name(name) or _unlisted(name)
         if isinstance(arguments, dict) and (marked := self._marks.of(self._engine.catalog.tool(tool))):
             mcp_headers.check_params(post.headers, marked, arguments, request.id)
         token = calls.progress_token(request.params["_meta"]) if _accepts(post.headers, "text/event-stream") else None
@@ -161,7 +161,7 @@ class McpDoor:
             with Departure(post.receive) as gone:
                 result = await self._governed(post, call, stream.progress if token is not None else None, gone)
         except asyncio.CancelledError:  # the server stops: a stream that has begun must still end with an answer
-            await stream.answer(self._message(request, results.refused(problem(_STOPPING))))
+            await stream.answer(self._message(request, results.refused(problem(_STOPPING), "admitted")))
             raise
         await stream.answer(self._message(request, result))
 
@@ -223,6 +223,11 @@ def _other_era(headers: Mapping[str, str], message: Request | Notification | Res
     requested = headers.get(mcp_headers.VERSION_HEADER) or params.get("protocolVersion") or _WITHOUT_HEADER
     choice = {"supported": [mcp.VERSION_2026], "requested": str(requested)}
     return RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", id, choice)
+
+
+def _unlisted(name: str) -> str:
+    """What a name that no tool has now would stand for; the engine refuses it by the rules for that name."""
+    return name if "." in name else name.replace("__", ".", 1)
 
 
 def _log(fault: GatewayFault) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.model import BudgetLeft, Busy, Completed, Doubt, Failed, Held, Json, Refused, Reply
+from gateway.core.reasons import reason
 from gateway.doors.problems import Problem, problem
 from gateway.doors.render import budget_json, held_json
 from gateway.wire import mcp
-
-_HELD = "Nothing was executed. This call waits for a person's approval ({hold}). {message} Make exactly the same call again later."
 
 
 def result_of(reply: Reply) -> dict[str, Any]:
@@ -56,14 +55,14 @@ def _completed(reply: Completed) -> dict[str, Any]:
 
 
 def _held(reply: Held) -> dict[str, Any]:
-    text = _HELD.format(hold=reply.hold, message=reply.message)
-    result = mcp.call_result_text(text, False, held_json(reply))
-    call = _call(reply.call, reply.state, "approval.required", hold=reply.hold)
+    row = reason("approval.required")
+    result = mcp.call_result_text(f"{reply.message}\n{row.hint}", False, held_json(reply))
+    call = _call(reply.call, reply.state, row.code, hold=reply.hold)
     return {**result, "_meta": _ours(call, reply.budget)}
 
 
-def _call(call: str | None, status: str, reason: str | None, *, replayed: bool = False, hold: str | None = None) -> dict[str, Json]:
-    return {"call": call, "status": status, "reason": reason, "replayed": replayed, "hold": hold}
+def _call(call: str | None, status: str, code: str | None, *, replayed: bool = False, hold: str | None = None) -> dict[str, Json]:
+    return {"call": call, "status": status, "reason": code, "replayed": replayed, "hold": hold}
 
 
 def _ours(call: dict[str, Json], budget: BudgetLeft) -> dict[str, Json]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from gateway.core.model import BudgetLeft, Tool
+from gateway.core.model import BudgetLeft
 from gateway.doors.auth import Authenticator
 from gateway.doors.http import CallerLeft, read_body, send_json, send_problem
 from gateway.doors.problems import Problem, failure, problem
+from gateway.doors.render import visible
 from gateway.doors.rest import calls, holds, runs, turns
 from gateway.doors.rest.checks import checked, checked_query
 from gateway.doors.rest.openapi import document
@@ -24,20 +26,22 @@ from gateway.wire import json
 from gateway.wire.mcp import ListedNames
 
 OPERATIONS: tuple[Operation, ...] = (*runs.OPERATIONS, *turns.OPERATIONS, *calls.OPERATIONS, *holds.OPERATIONS)
+_STOPPING = RequestFault("gateway.stopping", "The gateway is stopping; make the same call again to learn what became of it.")
 _BEFORE_RUN, _AFTER_RUN = "/v1/runs/", "/calls"
 
 log = logging.getLogger("gateway.rest")
 
 
 class RestDoor:
-    """Plain ASGI. `ready` returns when calls can be taken and raises a GatewayFault until then."""
+    """Plain ASGI. `names` gives the listed names of now; `ready` returns when calls can be taken and raises a GatewayFault until then."""
 
-    def __init__(self, engine: Engine, authenticate: Authenticator, ready: Callable[[], Awaitable[None]], version: str) -> None:
+    def __init__(
+        self, engine: Engine, authenticate: Authenticator, names: Callable[[], ListedNames], ready: Callable[[], Awaitable[None]], version: str
+    ) -> None:
         self._engine = engine
         self._authenticate = authenticate
         self._ready = ready
-        self._tools: Sequence[Tool] = ()
-        self._listed = ListedNames(())
+        self._names = names
         self._document = document(OPERATIONS, version)
         paths = {operation.path: _Path(self._perform) for operation in OPERATIONS}
         for operation in OPERATIONS:
@@ -55,8 +59,11 @@ class RestDoor:
                 await self._router(scope, receive, send)
         except CallerLeft:
             pass
+        except asyncio.CancelledError:  # the server stops and can't wait any longer; what was dispatched is still recorded
+            await send_problem(scope, send, problem(_STOPPING))
+            raise
         except Exception:  # the door's last line: the log gets the traceback, the caller an answer
-            log.exception("%s %s failed", scope["method"], path)
+            log.exception("%s %s failed", scope["method"], visible(path))
             await send_problem(scope, send, failure())
 
     async def _perform(self, operation: Operation, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,7 +73,7 @@ class RestDoor:
             answer = await operation.perform(await self._exchange(operation, caller, scope, receive))
         except GatewayFault as fault:
             if not isinstance(fault, RequestFault):
-                log.error("%s %s: %s", scope["method"], scope["path"], fault)
+                log.error("%s %s: %s", scope["method"], visible(scope["path"]), fault)
             answer = problem(fault, await self._budget(caller, scope["path_params"]))
         await (send_problem(scope, send, answer) if isinstance(answer, Problem) else send_json(scope, send, *_parts(answer)))
 
@@ -84,13 +91,6 @@ class RestDoor:
             headers,
             receive,
         )
-
-    def _names(self) -> ListedNames:
-        """Tools as providers' models are shown them; worked out again when the catalog gives another sequence."""
-        tools = self._engine.catalog.all()
-        if tools is not self._tools:
-            self._tools, self._listed = tools, ListedNames(tool.name for tool in tools)
-        return self._listed
 
     async def _budget(self, caller: Caller | None, path: Mapping[str, Any]) -> BudgetLeft | None:
         """The run's, for errors that don't know it."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from gateway.core.model import BudgetLeft, CallRequest, Completed, Principal, Reply, Tool
 from gateway.doors.mcp import Limits, McpDoor
+from gateway.doors.names import Names
 from gateway.engine import Caller, ListedTool
 from gateway.ports import RequestFault
-from gateway.wire.mcp import ListedNames
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -43,8 +43,8 @@ class FakeEngine:
     def tool(self, name: str) -> Tool | None:
         return next((one for one in self.all_tools if one.name == name), None)
 
-    def names(self) -> ListedNames:
-        return ListedNames(one.name for one in self.all_tools)
+    def all(self) -> tuple[Tool, ...]:
+        return self.all_tools
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         self.runs.append(run)
@@ -70,7 +70,7 @@ def door(engine: FakeEngine, caller: Caller = ANA, **limits: Any) -> McpDoor:
             raise RequestFault("auth.required", "This key is unknown.")
         return caller
 
-    return McpDoor(engine, authenticate, engine.names, server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
+    return McpDoor(engine, authenticate, Names(engine), server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
 
 
 def message(method: str = "tools/call", meta: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Exchange:
         self, app: McpDoor, body: Any, *, path: str = "/mcp", method: str = "POST", raw: list[tuple[bytes, bytes]] | None = None, **more: Any
     ):
         sent = headers(body, **more)
-        pairs = raw or [(name.encode(), value.encode()) for name, value in sent.items()]
+        pairs = raw or [(name.encode(), value.encode("latin-1")) for name, value in sent.items()]
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._messages.put_nowait({"type": "http.request", "body": data, "more_body": False})

@@ -82,7 +82,6 @@ async def test_the_turn_comes_from_our_meta_or_the_header():
 )
 async def test_an_identity_or_turn_that_is_none_is_refused_to_the_harness(meta, more):
     engine = FakeEngine()
-    more = {name: value.encode().decode("latin-1") for name, value in more.items()}
     exchange = await post(door(engine), message(meta=meta), **more)
     assert (exchange.status, exchange.json["error"]["code"], engine.asked) == (400, -32602, [])
 

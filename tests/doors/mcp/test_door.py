@@ -248,10 +248,11 @@ async def test_a_tool_is_known_by_its_listed_and_by_its_full_name(name):
     assert engine.asked[0].tool == "crm.echo"
 
 
-async def test_a_name_that_nobody_has_reaches_the_engine_as_it_is():
+@pytest.mark.parametrize(("name", "meant"), [("nope", "nope"), ("crm__gone__x", "crm.gone__x"), ("crm.gone__x", "crm.gone__x")])
+async def test_a_name_that_nobody_has_is_the_engine_s_to_judge(name, meant):
     engine = FakeEngine()
-    await post(door(engine), message(name="nope"))
-    assert engine.asked[0].tool == "nope"
+    await post(door(engine), message(name=name))
+    assert engine.asked[0].tool == meant
 
 
 async def test_a_marked_argument_must_agree_with_its_header():
@@ -273,6 +274,7 @@ async def test_a_fault_of_a_call_is_a_result_that_a_model_can_read(fault, code, 
     exchange = await post(door(engine), CALL)
     assert (exchange.status, exchange.result["isError"], exchange.result["structuredContent"]["reason"]) == (200, True, code)
     assert "disk full" not in exchange.body.decode()
+    assert [record.getMessage().endswith("disk full") for record in caplog.records] == [True] * isinstance(fault, LedgerFault)
 
 
 async def test_a_mistake_in_a_call_is_a_result_and_a_log_entry(caplog):

@@ -121,7 +121,8 @@ def test_a_querys_numbers_are_numbers_and_its_texts_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [b"limit=0", b"limit=x", b"limit=1.5", b"limit=", b"wait=nan", b"wait=-1", b"wait=1e9", b"wait=inf", b"other=1", b"limit=1&limit=2", b"\xff=1"]
+    "query",
+    [b"limit=0", b"limit=x", b"limit=1.5", b"limit=", b"wait=nan", b"wait=-1", b"wait=1e9", b"wait=inf", b"other=1", b"limit=1&limit=2", b"\xff=1"],
 )
 def test_a_query_that_does_not_fit_is_refused(query: bytes) -> None:
     with pytest.raises(RequestFault) as caught:

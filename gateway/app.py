@@ -1,0 +1,167 @@
+"""Composition root: Settings -> adapters, engine, doors, one ASGI app; opened in order, closed in reverse; and the server around it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import secrets
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from gateway.app_adapters import caps, catalog, ledger, principals, refuse_unusable
+from gateway.app_protocol import BoundedHttp
+from gateway.core import deployment, events
+from gateway.doors.auth import Authenticator, OwnHostOnly
+from gateway.doors.mcp import McpDoor
+from gateway.doors.names import Names
+from gateway.doors.rest import RestDoor
+from gateway.engine import Engine
+from gateway.policy.store import LoadedPolicies, load_policies
+from gateway.ports import Decision, GatewayFault, Ledger, RequestFault
+from gateway.settings import Settings
+from gateway.settings_document import is_loopback
+from gateway.system import SystemClock, SystemIds
+
+GRACE_S = 10
+KEEP_ALIVE_S = 75
+CONCURRENCY = 4096
+
+log = logging.getLogger("gateway")
+
+
+def create_app(settings: Settings) -> App:
+    """Raises PolicyError when settings or policies can't be used; opens nothing yet."""
+    refuse_unusable(settings)
+    return App(settings, load_policies(settings.policies))
+
+
+class App:
+    """The ASGI application. Nothing is open before its lifespan has started."""
+
+    def __init__(self, settings: Settings, policies: LoadedPolicies) -> None:
+        clock, keys = SystemClock(), _secrets(settings)
+        self._policies = policies
+        self._ledger = ledger(settings, clock)
+        self._catalog = catalog(settings)
+        self.engine = Engine(self._ledger, self._catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
+        authenticate, names = Authenticator(principals(settings), keys, clock), Names(self._catalog)
+        self._rest = RestDoor(self.engine, authenticate, names, self._ready, _version())
+        self._mcp = McpDoor(self.engine, authenticate, names, server_info={"name": "tool-call-gateway", "version": _version()})
+        known = is_loopback(settings.listen.host) and not settings.behind_proxy
+        self._doors = OwnHostOnly(self._route, frozenset({settings.listen.host}) if known else None)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._doors(scope, receive, send)
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        is_mcp = path == "/mcp" or (path.startswith("/r/") and path.endswith("/mcp") and path.count("/") == 3)
+        await (self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send))
+
+    async def _ready(self) -> None:
+        """Raises until calls can be taken, and once they can't any more."""
+        if self.engine.stopping:
+            raise RequestFault("gateway.stopping", "The gateway is stopping.")
+        await self._ledger.state(deployment.STREAM)
+
+    # ---- life -----------------------------------------------------------------------------------------------------------
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            opened = await self._open()
+        except GatewayFault as fault:
+            await send({"type": "lifespan.startup.failed", "message": str(fault)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await opened.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _open(self) -> AsyncExitStack:
+        """All that was opened, to be closed in reverse; what was opened before a failure is closed again."""
+        async with AsyncExitStack() as stack:
+            await self._ledger.open()
+            stack.push_async_callback(self._ledger.close)
+            await record_policies(self._ledger, self._policies)
+            stack.push_async_callback(self._catalog.close)
+            await self._catalog.open()
+            stack.push_async_callback(self.engine.stop, GRACE_S * 1000)
+            await self.engine.start()
+            gc.collect()
+            gc.freeze()  # what lives as long as the process need never be looked through again (FACTS §1)
+            return stack.pop_all()
+
+
+async def record_policies(ledger: Ledger, policies: LoadedPolicies) -> None:
+    """Say in the stream `gateway` which files are loaded, if they are others than last time; their texts are kept."""
+    texts = {policy.digest: text for policy, text in policies.documents()}
+
+    def step(states: Mapping[str, Any], now: int) -> Decision:
+        known = states[deployment.STREAM]
+        if known.policies == policies.digest:
+            return Decision((), None)
+        loaded = events.PoliciesLoaded(known.number + 1, policies.digest, policies.files)
+        return Decision(((deployment.STREAM, loaded),), None, policies=texts)
+
+    await ledger.transact([deployment.STREAM], step)
+
+
+def _secrets(settings: Settings) -> list[bytes]:
+    if settings.secret:
+        return [secret.reveal().encode() for secret in settings.secret]
+    log.warning("gateway.yaml names no secret, so one was made for this process: run tokens end with it")
+    return [secrets.token_bytes(32)]
+
+
+def _version() -> str:
+    try:
+        return version("tool-call-gateway")
+    except PackageNotFoundError:  # run from its sources
+        return "0"
+
+
+# ---- serving ------------------------------------------------------------------------------------------------------------
+
+
+def server(app: App, settings: Settings) -> uvicorn.Server:
+    """A server with its limits set; the doors log what matters, so there is no access log."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=settings.listen.host,
+            port=settings.listen.port,
+            loop="auto",
+            http=BoundedHttp,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONCURRENCY,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            proxy_headers=bool(settings.behind_proxy),
+            forwarded_allow_ips=list(settings.behind_proxy),
+            ssl_certfile=settings.tls.cert if settings.tls else None,
+            ssl_keyfile=settings.tls.key if settings.tls else None,
+        )
+    )
+
+
+def serve(settings: Settings) -> None:
+    """Run until SIGINT or SIGTERM. Raises PolicyError before anything is opened, SystemExit when it couldn't start."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    running = server(create_app(settings), settings)
+    running.run()
+    if not running.started:
+        raise SystemExit(1)

@@ -1,0 +1,65 @@
+"""HTTP/1.1 connections with bounded heads: uvicorn's own protocol, but a head has a size, and a time in which it must arrive.
+
+uvicorn bounds neither for httptools, so one client could hold connections open for nothing, or grow one head without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MAX_HEAD = 64 * 1024
+HEAD_TIMEOUT_S = 20.0
+
+
+class HeadTooLarge(ValueError):
+    """Raised inside the parser, which then refuses the request."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """`_head`: bytes of the head so far; None between heads."""
+
+    _head: int | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head is None:
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
+
+    def on_message_begin(self) -> None:
+        self._head = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._grow(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._grow(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+        super().on_headers_complete()
+
+    def _grow(self, size: int) -> None:
+        self._head = (self._head or 0) + size
+        if self._head > MAX_HEAD:
+            raise HeadTooLarge
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

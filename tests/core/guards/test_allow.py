@@ -1,0 +1,31 @@
+"""allow: no rule, no tool; and nothing that suspends it."""
+
+from gateway.core.guards.allow import Allow
+from gateway.core.guards.guard import Placed
+from tests.core.guards.given import Written, given, policy, reasons, rule, tool, verdict
+
+
+def test_a_tool_that_a_rule_names_is_allowed() -> None:
+    assert verdict(given(policy(rule())).when("crm.get")) == "allow"
+
+
+def test_a_tool_without_a_rule_is_denied_at_the_place_where_rules_stand() -> None:
+    asked = given(policy(rule())).when("billing.refund")
+    assert (verdict(asked), reasons(asked), asked.findings[0].rule) == ("deny", ["tool.not_allowed"], "p.yaml:7")
+
+
+def test_a_rule_for_a_tool_that_no_upstream_has_denies() -> None:
+    assert reasons(given(policy(rule()), catalog=lambda name: None).when("crm.get")) == ["tool.unknown"]
+
+
+def test_a_tool_whose_schema_cannot_be_enforced_is_held_back() -> None:
+    held_back = given(policy(rule()), catalog=lambda name: tool(name, unsupported="a remote $ref"))
+    assert reasons(held_back.when("crm.get")) == ["tool.schema_unsupported"]
+
+
+def test_no_shadow_suspends_it() -> None:
+    assert all(Placed(Allow(), "p.yaml:9", shadow=True).enforces(reason) for reason in Allow.reasons)
+
+
+def test_every_rule_has_it() -> None:
+    assert Allow.build(Written().section) == Allow(permitted=True)

@@ -1,0 +1,57 @@
+"""What holds for every guard, so that a new one is picked up everywhere and can't be half a guard."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.guards import FOLDED, GUARDS
+from gateway.core.guards.guard import Guard, Placed, Stage
+from gateway.core.model import Limits
+from gateway.core.reasons import REASONS
+from tests.core.guards.given import Written, ask, bid, given, policy
+
+HOMES = {"top", "run", "defaults", "rule"}
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.kind)
+def test_each_guard_names_its_file_its_reasons_and_its_homes(guard: type[Guard]) -> None:
+    assert guard.__module__.rpartition(".")[2] == guard.kind
+    assert guard.reasons
+    assert set(guard.reasons) <= REASONS.keys()
+    assert set(guard.binding) <= set(guard.reasons)
+    assert guard.schema.keys() <= HOMES - (set() if guard.per_rule else {"rule"})
+
+
+def test_no_two_guards_share_a_kind_a_reason_or_a_key() -> None:
+    for names in (
+        [guard.kind for guard in GUARDS],
+        [reason for guard in GUARDS for reason in guard.reasons],
+        *([name for guard in GUARDS for name in guard.schema.get(home, ())] for home in HOMES),
+    ):
+        assert len(names) == len(set(names))
+
+
+def test_only_guards_with_a_little_state_are_folded() -> None:
+    assert {guard.kind for guard in FOLDED.guards} == {"budgets", "loops"}
+
+
+def test_a_guard_that_overrides_nothing_says_nothing() -> None:
+    guard, run = Guard(), given(policy(limits=Limits()))
+    assert (guard.bind(ask({})), list(guard.check(ask({}))), guard.require(ask({})), list(guard.limit(bid(run)))) == ({}, [], None, [])
+    assert guard.review({"content": []}) == ({"content": []}, None)
+    assert Guard.fold("fact", object(), run.tree) == "fact"
+    with pytest.raises(NotImplementedError):
+        Guard.build(Written().section)
+
+
+class Half(Guard):
+    kind, stage, reasons, binding = "half", Stage.SHAPE, ("half.soft", "half.hard"), ("half.hard",)
+
+
+def test_a_shadow_suspends_what_does_not_bind_and_a_skipped_rule_enforces_nothing() -> None:
+    def enforced(**placed: bool) -> list[str]:
+        return [reason for reason in Half.reasons if Placed(Half(), "p.yaml:1", **placed).enforces(reason)]
+
+    assert enforced() == ["half.soft", "half.hard"]
+    assert enforced(shadow=True) == ["half.hard"]
+    assert enforced(shadow=True, skipped=True) == []

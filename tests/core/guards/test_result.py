@@ -1,0 +1,153 @@
+"""result: what may be recorded and seen of an answer; nothing that was taken out stays in beside it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.core.assess import review
+from gateway.core.guards.guard import Placed
+from gateway.core.guards.result import DEFAULT_MAX_BYTES, NO_CAP, REDACTED, ResultGuard, structured
+from gateway.core.model import Outcome
+from tests.core.guards.given import Written, rule
+
+CARD = "4111111111111111"
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def guard(*redact: tuple[str, ...], max_bytes: int = 1000, shape: Any = None) -> ResultGuard:
+    return ResultGuard(max_bytes, redact, shape)
+
+
+def seen(result: dict[str, Any], *redact: tuple[str, ...]) -> dict[str, Any]:
+    after, finding = guard(*redact).review(result)
+    assert finding is None
+    return dict(after)
+
+
+# ---- redaction ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_pointer_names_is_taken_out_of_the_data_and_of_the_text_that_repeats_it() -> None:
+    value = {"card": {"number": CARD, "type": "visa"}}
+    after = seen({"structuredContent": value, "content": [text(json.dumps(value, indent=2))]}, ("card", "number"))
+    clean = {"card": {"number": REDACTED, "type": "visa"}}
+    assert (after["structuredContent"], json.loads(after["content"][0]["text"])) == (clean, clean)
+
+
+def test_a_sole_text_that_is_a_json_document_is_redacted() -> None:
+    after = seen({"content": [text(json.dumps({"card": CARD}))], "isError": False, "_meta": {"x": 1}}, ("card",))
+    assert json.loads(after["content"][0]["text"]) == {"card": REDACTED}
+    assert (after["isError"], after["_meta"], "structuredContent" in after) == (False, {"x": 1}, False)
+
+
+def test_every_json_text_is_redacted_however_many_there_are() -> None:
+    after = seen({"content": [text(json.dumps({"card": CARD})), text(json.dumps([{"card": CARD}]))]}, ("card",), ("*", "card"))
+    assert CARD not in json.dumps(after)
+
+
+def test_words_that_repeat_what_was_taken_out_lose_it_too() -> None:
+    value = {"card": {"number": int(CARD), "codes": ["secret", True, None], "cvc": "123"}}
+    after = seen({"structuredContent": value, "content": [text(f"Card {CARD} (123) says secret, True")]}, ("card",))
+    assert after["content"][0]["text"] == f"Card {REDACTED} (123) says {REDACTED}, True"
+
+
+def test_stars_stand_for_every_member_and_numbers_for_items() -> None:
+    value = {"orders": [{"card": "one1"}, {"card": "two2"}], "other": {"card": "three"}}
+    assert seen({"structuredContent": value}, ("orders", "*", "card"))["structuredContent"]["orders"] == [{"card": REDACTED}] * 2
+    assert seen({"structuredContent": value}, ("orders", "1", "card"))["structuredContent"]["orders"] == [{"card": "one1"}, {"card": REDACTED}]
+    assert seen({"structuredContent": value}, ("*", "card"))["structuredContent"]["other"] == {"card": REDACTED}
+
+
+def test_a_pointer_that_leads_nowhere_changes_nothing() -> None:
+    result = {"structuredContent": {"card": 5}, "content": [text("5 cards"), {"type": "image", "data": "…"}, "odd"]}
+    assert seen(result, ("card", "number")) == result
+    assert seen({"content": [text("no json")]}, ("card",)) == {"content": [text("no json")]}
+
+
+@pytest.mark.parametrize("content", [None, 5, "text", {"type": "text"}, [None, 5, {"type": "text"}, {"type": "text", "text": 5}]])
+def test_whatever_an_upstream_sends_as_content_is_survived(content: Any) -> None:
+    assert seen({"content": content}, ("card",)) == {"content": content}
+    assert structured({"content": content}) is None
+
+
+# ---- what is seen of a result -------------------------------------------------------------------------------------------
+
+
+def test_conditions_see_structured_content_else_the_sole_text_as_json() -> None:
+    assert structured({"structuredContent": {"a": 1}, "content": [text("{}")]}) == {"a": 1}
+    assert structured({"content": [text('{"a": 1}'), {"type": "image"}]}) == {"a": 1}
+    assert structured({"content": [text('{"a": 1}'), text("{}")]}) is None
+    assert structured({"content": [text("words")]}) is None
+    assert structured({"content": [text("[" * 200_000)]}) is None
+    assert structured({}) is None
+
+
+# ---- schema and size ----------------------------------------------------------------------------------------------------
+
+
+def is_object(value: Any) -> tuple[str, ...]:
+    return () if isinstance(value, dict) else ("it is no object",)
+
+
+def test_a_result_that_breaks_its_schema_is_replaced_by_a_note_that_the_tool_ran() -> None:
+    after, finding = guard(shape=is_object).review({"structuredContent": [CARD]})
+    assert finding is not None
+    assert (finding.reason, after["isError"], CARD in json.dumps(after)) == ("result.invalid", True, False)
+    assert guard(shape=is_object).review({"structuredContent": {}})[1] is None
+
+
+def test_an_answer_that_is_an_error_need_not_keep_the_schema() -> None:
+    assert guard(shape=is_object).review({"content": [text("no")], "isError": True})[1] is None
+
+
+@pytest.mark.parametrize("value", ["x" * 2000, ["x"] * 2000, {str(n): n for n in range(500)}, [[1.5] * 500, [None] * 500]])
+def test_a_result_over_the_cap_is_dropped_and_said_to_be(value: Any) -> None:
+    after, finding = guard().review({"structuredContent": value})
+    assert finding is not None
+    assert (finding.reason, "structuredContent" in after) == ("result.too_large", False)
+
+
+def test_characters_count_as_bytes() -> None:
+    assert guard(max_bytes=100).review({"content": [text("x" * 50)]})[1] is None
+    assert guard(max_bytes=100).review({"content": [text("€" * 50)]})[1] is not None
+
+
+# ---- in a rule ----------------------------------------------------------------------------------------------------------
+
+LEAK = Outcome("succeeded", result={"structuredContent": {"card": CARD}}, answered=True)
+
+
+def reviewed(one: ResultGuard, **placed: bool) -> Outcome:
+    return review(replace(rule(), guards=(Placed(one, "p.yaml:9", **placed),)), LEAK)
+
+
+def test_the_record_holds_only_what_the_agent_gets() -> None:
+    assert reviewed(guard(("card",))).result == {"structuredContent": {"card": REDACTED}}
+
+
+def test_a_call_whose_result_cannot_be_used_has_failed_though_it_happened() -> None:
+    outcome = reviewed(guard(max_bytes=5))
+    assert (outcome.state, outcome.reason, outcome.answered) == ("failed", "result.too_large", True)
+
+
+def test_in_shadow_or_in_a_skipped_rule_it_changes_nothing() -> None:
+    assert reviewed(guard(("card",)), shadow=True) == LEAK
+    assert reviewed(guard(("card",)), shadow=True, skipped=True) == LEAK
+
+
+def test_it_is_built_from_the_rule_and_the_defaults() -> None:
+    assert ResultGuard.build(Written().section) == ResultGuard(DEFAULT_MAX_BYTES, (), None)
+    assert ResultGuard.build(Written(defaults={"result": {"max_bytes": "1KiB"}}).section) == ResultGuard(1024, (), None)
+    own = {"result": {"max_bytes": 9, "redact": ["/a~1b/~0c"], "schema": {"is": is_object}}}
+    assert ResultGuard.build(Written(rule=own, defaults={"result": {"max_bytes": "1KiB"}}).section) == ResultGuard(9, (("a/b", "~c"),), is_object)
+
+
+def test_a_ceiling_has_it_only_where_it_says_so() -> None:
+    assert ResultGuard.build(Written(kind="ceiling").section) is None
+    assert ResultGuard.build(Written(kind="ceiling", defaults={"result": {"max_bytes": 5}}).section) == ResultGuard(5, (), None)
+    assert ResultGuard.build(Written(kind="ceiling", rule={"result": {"redact": ["/a"]}}).section) == ResultGuard(NO_CAP, (("a",),), None)

@@ -1,0 +1,75 @@
+"""The gateway as its users run it: a process of its own with a deployment file, spoken to over its port."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import indent
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+AGENT, MIA = "key-of-the-agent", "key-of-mia"
+_DEPLOYMENT = """\
+listen: 127.0.0.1:{port}
+ledger: sqlite:gateway.db
+policies: policies/
+secret: ["${{env:GATEWAY_SECRET}}"]
+upstreams:
+{upstreams}
+principals:
+  keys:
+    - {{id: "agent:e2e", task_types: [interactive], sha256: "{agent}"}}
+    - {{id: "user:mia", person: true, groups: [leads], sha256: "{mia}"}}
+roles: {{approver: ["group:leads"], operator: ["group:leads"]}}
+"""
+
+
+@asynccontextmanager
+async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, str]) -> AsyncIterator[str]:
+    """The base URL of a gateway that serves until the end, stopped as an init system would."""
+    port = _free_port()
+    agent, mia = (hashlib.sha256(key.encode()).hexdigest() for key in (AGENT, MIA))
+    (folder / "policies").mkdir(parents=True)
+    (folder / "policies" / "one.yaml").write_text(policy)
+    (folder / "gateway.yaml").write_text(_DEPLOYMENT.format(port=port, upstreams=indent(upstreams, "  "), agent=agent, mia=mia))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import os,sys; from gateway.app import serve; from gateway.settings import load_settings; serve(load_settings(sys.argv[1], os.environ))", str(folder / "gateway.yaml"),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]), "GATEWAY_SECRET": "x" * 40, **env},
+        stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        url = f"http://127.0.0.1:{port}"
+        async with asyncio.timeout(30):
+            await _ready(process, url)
+        yield url
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(15):
+            await process.wait()
+
+
+async def _ready(process: asyncio.subprocess.Process, url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        while True:
+            assert process.returncode is None, f"the gateway ended with {process.returncode}; its log stands above"
+            try:
+                if (await client.get(f"{url}/readyz")).status_code == 200:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.05)  # a process that starts has no other way to be waited for
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
