@@ -159,9 +159,10 @@ def server(app: App, settings: Settings) -> uvicorn.Server:
 
 
 def serve(settings: Settings) -> None:
-    """Run until SIGINT or SIGTERM. Raises PolicyError before anything is opened, SystemExit when it couldn't start."""
+    """Run until SIGINT or SIGTERM. Raises PolicyError before anything is opened, SystemExit(1) when it couldn't start, which is then logged."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     running = server(create_app(settings), settings)
-    running.run()
-    if not running.started:
-        raise SystemExit(1)
+    try:
+        running.run()
+    except SystemExit:  # the server's own statuses mean nothing to whoever started us
+        raise SystemExit(1) from None

@@ -172,8 +172,7 @@ def _json(response: httpx.Response) -> dict[str, Any]:
 
 
 def _budget(body: Mapping[str, Any] | None) -> Budget | None:
-    known: dict[str, Any] = {one.name: body.get(one.name) for one in fields(Budget)} if body is not None else {}
-    return Budget(**known) if known else None
+    return None if body is None else Budget(**{one.name: body[one.name] for one in fields(Budget) if one.name in body})
 
 
 def _result(body: Mapping[str, Any]) -> CallResult:

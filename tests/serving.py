@@ -91,10 +91,13 @@ async def echo(connection: Connection) -> None:
         await connection.answer(json.dumps({"method": seen.method, "target": seen.target, "body": seen.body.decode()}).encode())
 
 
-async def _started(running: uvicorn.Server, task: asyncio.Task[None]) -> None:
+async def started(running: uvicorn.Server, task: asyncio.Task[None]) -> int:
+    """The port, once the server listens."""
     while not running.started:
         assert not task.done(), "the gateway did not start"
         await asyncio.sleep(0)  # the server tells nobody; one turn of the loop at a time costs no waiting
+    port: int = running.servers[0].sockets[0].getsockname()[1]
+    return port
 
 
 @asynccontextmanager
@@ -105,10 +108,9 @@ async def served(folder: Path, script: Any = echo) -> AsyncIterator[Served]:
         app = create_app(settings)
         running = server(app, settings)
         task = asyncio.ensure_future(running.serve())
-        await asyncio.wait_for(_started(running, task), 5)
-        host, port = running.servers[0].sockets[0].getsockname()[:2]
+        port = await asyncio.wait_for(started(running, task), 5)
         try:
-            yield Served(f"http://{host}:{port}", app, it)
+            yield Served(f"http://127.0.0.1:{port}", app, it)
         finally:
             running.should_exit = True
             await asyncio.wait_for(task, 15)

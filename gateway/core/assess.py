@@ -40,7 +40,7 @@ def assess(
     """Judge one call by facts fixed when the run opened. Never raises for what a caller sent. `away`: why the tool's upstream is missing."""
     rule = policies.rule_for(request.tool)
     found = _Found()
-    ask, unbound = _bound(Ask(request, principal, run, tool, rule.effect, request.arguments, request.arguments), rule)
+    ask, unbound = _bound(Ask(request, principal, run, tool, rule.effect, request.arguments, request.arguments, away), rule)
     for stage in LADDER:
         if stage is Stage.SHAPE:
             found.enforced.extend(unbound)

@@ -176,7 +176,8 @@ def _asked(event: e.CallAsked, at: int) -> CallRecord:
 
 def _denied(tree: Tree, seq: int, at: int, event: e.CallDenied) -> Tree:
     run = tree.runs[event.run]
-    record = but(_asked(event, at), state=step(CALL, state_of(tree.calls.get(event.call)), "deny"), reason=event.findings[0]["reason"], settled_at=at)
+    state = step(CALL, state_of(tree.calls.get(event.call)), "refuse")
+    record = but(_asked(event, at), state=state, reason=event.findings[0]["reason"], settled_at=at)
     changed = _with_run(tree, run, active_at=at)
     return but(changed, asked=tree.asked + 1, calls=tree.calls.set(record.id, record))
 

@@ -32,7 +32,7 @@ TURN: Table = {
 }
 
 CALL: Table = {
-    "new": {"deny": "denied", "hold": "held", "admit": "admitted"},
+    "new": {"refuse": "denied", "hold": "held", "admit": "admitted"},
     "held": {"approve": "ready", "deny": "denied", "expire": "denied", "void": "denied", "withdraw": "cancelled"},
     "ready": {"admit": "admitted", "expire": "denied", "void": "denied", "withdraw": "cancelled"},
     "admitted": {

@@ -16,6 +16,7 @@ from gateway.core.guards.guard import Condition, Guard, Placed, Stage
 from gateway.core.model import Effect, Limits, Principal
 
 _EFFECTS = list(Effect)
+_REMEMBERED = 2_000
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,11 @@ class PolicySet:
         return reduce(stricter, (ceiling.limits for ceiling in self.ceilings), self.policy.limits)
 
     def rule_for(self, tool: str) -> ToolRule:
-        """The merged rule for a tool's name; remembered, since a set never changes."""
+        """The merged rule for a tool's name; remembered, since a set never changes. Names come from models, so not all are."""
         rule = self._rules.get(tool)
         if rule is None:
+            if len(self._rules) >= _REMEMBERED:
+                self._rules.clear()
             rule = self._rules[tool] = self._merge(tool)
         return rule
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from immutables import Map
@@ -258,6 +259,7 @@ def idle_at(run: Run) -> int:
     return (run.active_at // _IDLE_GRAIN_MS + 1) * _IDLE_GRAIN_MS + run.limits.idle_after_ms
 
 
+@lru_cache(maxsize=16_384)
 def stream_of(id: str) -> str:
     """The stream that holds a run, call or hold, from its id alone: `run_R`, `run_R.2`, `call_R_7`, `hold_R_7` -> `run_R`."""
     return "run_" + id.partition("_")[2].partition("_")[0].partition(".")[0]

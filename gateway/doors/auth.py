@@ -12,11 +12,12 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.core.model import Principal
-from gateway.doors.http import header, send_problem
+from gateway.doors.http import send_problem
 from gateway.doors.problems import problem
 from gateway.engine import Caller
 from gateway.ports import Clock, RequestFault
@@ -119,15 +120,21 @@ class OwnHostOnly:
         else:
             await self._app(scope, receive, send)
 
-    def _wrong(self, headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-        sent = [value for name, value in headers if name == b"host"]
-        host = sent[0].decode("latin-1").lower() if len(sent) == 1 else ""
-        if self._hosts is not None and not (_name(host) in self._hosts or _is_loopback(_name(host))):
+    def _wrong(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        hosts, origins = [], []
+        for name, value in headers:
+            if name == b"host":
+                hosts.append(value.decode("latin-1").lower())
+            elif name == b"origin":
+                origins.append(value.decode("latin-1").lower())
+        if len(hosts) != 1 or not self._is_own(hosts[0]):
             return "The Host header doesn't name this gateway."
-        origin = header(headers, b"origin")
-        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
+        if any(origin.partition("://")[2] != hosts[0] for origin in origins):
             return "The Origin header names another site than the Host header."
         return None
+
+    def _is_own(self, host: str) -> bool:
+        return self._hosts is None or _name(host) in self._hosts or _is_loopback(_name(host))
 
 
 def _name(host: str) -> str:
@@ -137,6 +144,7 @@ def _name(host: str) -> str:
     return host.partition(":")[0]
 
 
+@lru_cache(256)
 def _is_loopback(name: str) -> bool:
     try:
         return ipaddress.ip_address(name).is_loopback

@@ -13,7 +13,7 @@ from typing import Any
 from gateway.core.model import BudgetLeft, Busy, Doubt, Failed, Finding, Json, Refused
 from gateway.core.reasons import reason
 from gateway.doors.render import budget_json
-from gateway.ports import GatewayFault, RequestFault
+from gateway.ports import GatewayFault, LedgerFault, RequestFault
 
 WAIT_S: Mapping[str, int] = {
     "approval.required": 5,
@@ -54,8 +54,10 @@ def problem(fault: GatewayFault | Refused | Busy | Failed | Doubt, budget: Budge
             return _problem("call.in_doubt", fault.message, (), fault.call, fault.budget)
         case RequestFault():
             return _problem(fault.reason, fault.message, fault.findings, None, budget, data=fault.data)
-        case _:  # what went wrong inside is for the log, not for whoever asked
+        case LedgerFault():  # what went wrong inside is for the log, not for whoever asked
             return _problem("ledger.unavailable", "The gateway can't record anything at the moment, so it does nothing.", (), None, budget)
+        case _:
+            return failure()
 
 
 def failure() -> Problem:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from gateway.core.model import BudgetLeft, Completed, Held, Requirement
@@ -22,6 +23,7 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Letters and marks that leave nothing to see, though their category doesn't say so."""
 
 
+@lru_cache(4096)  # a run's deadline stands in each of its answers
 def time_text(ms: int | None) -> str | None:
     """Milliseconds since the epoch as RFC 3339."""
     if ms is None:

@@ -37,7 +37,10 @@ def document_schema() -> dict[str, Any]:
         "apply": {"enum": ["new_runs", "at_once"], "description": "when a change counts: new_runs (policies), at_once (ceilings)"},
         "match": _mapping(
             "a mapping: which runs the file is for; absent: any",
-            {"principals": {**NAMES, "description": "a list of principals and groups"}, "task_types": _list({"type": "string", "minLength": 1}, "a list of task types")},
+            {
+                "principals": {**NAMES, "description": "a list of principals and groups"},
+                "task_types": _list({"type": "string", "minLength": 1}, "a list of task types"),
+            },
         ),
         "run": _mapping("a mapping: what bounds a run", _home("run")),
         "defaults": _mapping("a mapping: what rules don't say", {"timeout": _timeout(), **_home("defaults")}),

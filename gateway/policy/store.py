@@ -31,7 +31,8 @@ class LoadedPolicies:
         self.digest = digest(sorted([p.file, p.digest] for p, _ in loaded))
         self._texts = {p.digest: text for p, text in loaded}
         self._sets: dict[str, PolicySet] = {}
-        self._manifests: dict[str, str] = {}
+        self._digests: dict[tuple[tuple[str, str], ...], str] = {}
+        self._kept: dict[str, str] = {}
 
     def documents(self) -> Iterable[tuple[Policy, str]]:
         """Each file that was loaded, compiled and as text."""
@@ -46,38 +47,37 @@ class LoadedPolicies:
         return self._remembered(policy, tuple(c for c in self.ceilings if c.match.fits(principal, task_type)))
 
     def by_digest(self, digest: str) -> PolicySet | None:
-        """A set that was chosen or revived here; None means: revive it from the ledger's texts."""
+        """A set that was chosen or revived here; None means: revive it from the text that the ledger keeps."""
         return self._sets.get(digest)
 
     def texts(self, digest: str) -> Mapping[str, str]:
-        """digest -> text: the set's manifest and its files. KeyError for a set that isn't known here."""
-        policies = self._sets[digest]
-        files = {p.digest: self._texts[p.digest] for p in (policies.policy, *policies.ceilings)}
-        return {digest: self._manifests[digest], **files}
+        """digest -> the one text that holds all files of the set. KeyError for a set that isn't known here."""
+        return {digest: self._kept[digest]}
 
-    def revive(self, digest: str, texts: Mapping[str, str]) -> PolicySet:
-        """Compile a set from stored texts. Raises PolicyError if one is missing, isn't what its digest says, or can't be used any more."""
-        manifest = json.loads(_stored(digest, texts))
-        first, *others = [compile_document(file, _stored(one, texts).encode()) for file, one in (manifest["policy"], *manifest["ceilings"])]
-        self._texts |= {policy.digest: texts[policy.digest] for policy in (first, *others)}
-        return self._remembered(first, tuple(others))
+    def revive(self, digest: str, text: str) -> PolicySet:
+        """Compile a set from its kept text. Raises PolicyError if that is another than its digest says, or can't be used any more."""
+        if _sha256(text) != digest:
+            raise PolicyError(f"the kept text of policy set {digest[:12]} is another than its digest says")
+        files = json.loads(text)
+        first, *others = [(compile_document(file, one.encode()), one) for file, one in (files["policy"], *files["ceilings"])]
+        self._texts |= {policy.digest: one for policy, one in (first, *others)}
+        return self._remembered(first[0], tuple(policy for policy, _ in others))
 
     def _remembered(self, policy: Policy, ceilings: tuple[Policy, ...]) -> PolicySet:
-        manifest = canonical({"policy": [policy.file, policy.digest], "ceilings": [[c.file, c.digest] for c in ceilings]}).decode()
-        digest = _sha256(manifest)
-        self._manifests[digest] = manifest
-        return self._sets.setdefault(digest, PolicySet(digest, policy, ceilings))
+        """A set's digest is that of its kept text, so that nothing else can be revived under it."""
+        members = tuple((one.file, one.digest) for one in (policy, *ceilings))
+        digest = self._digests.get(members)
+        if digest is None:
+            first, *others = [[one.file, self._texts[one.digest]] for one in (policy, *ceilings)]
+            text = canonical({"policy": first, "ceilings": others}).decode()
+            digest = self._digests[members] = _sha256(text)
+            self._kept[digest] = text
+            self._sets[digest] = PolicySet(digest, policy, ceilings)
+        return self._sets[digest]
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _stored(digest: str, texts: Mapping[str, str]) -> str:
-    text = texts.get(digest)
-    if text is None or _sha256(text) != digest:
-        raise PolicyError(f"the stored text of policy {digest} is {'missing' if text is None else 'another than its digest says'}")
-    return text
 
 
 def load_policies(folder: Path) -> LoadedPolicies:

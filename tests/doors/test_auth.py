@@ -1,5 +1,6 @@
 """Bearers to callers, and requests that a browser was tricked into."""
 
+import base64
 import hashlib
 import hmac
 from typing import Any
@@ -123,6 +124,21 @@ def test_a_run_token_with_any_character_changed_is_refused() -> None:
         for other in "A0-.=":
             if token[index] != other:
                 refused(auth, bearer(token[:index] + other + token[index + 1 :]))
+
+
+def test_a_run_token_has_only_one_spelling() -> None:
+    auth = authenticator()
+    token = auth.run_token("run_1", "agent:bot", 1000)
+    for other in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_":
+        if other != token[-1]:
+            refused(auth, bearer(token[:-1] + other))
+
+
+def test_what_the_secret_signed_for_another_use_is_no_run_token() -> None:
+    auth = authenticator()
+    claims = auth.run_token("run_1", "agent:bot", 1000).split(".")[1]
+    signature = hmac.digest(b"a" * 32, base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)), "sha256")
+    refused(auth, bearer(f"gwr.{claims}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"))
 
 
 @pytest.mark.parametrize("token", ["gwr.", "gwr..", "gwr.a", "gwr.a.b.c", "gwr.AAAA.AAAA", "gwr.AAAA", "gwr.%.%"])

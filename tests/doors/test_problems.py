@@ -6,7 +6,7 @@ from gateway.core.model import Busy, Doubt, Failed, Finding, Outcome, Refused
 from gateway.core.reasons import REASONS, reason
 from gateway.doors.problems import WAIT_S, failure, problem
 from gateway.doors.render import budget_json
-from gateway.ports import LedgerFault, RequestFault
+from gateway.ports import LedgerFault, PolicyError, RequestFault
 from tests.fakes import budget
 
 MEMBERS = {"type", "title", "status", "reason", "detail", "findings", "retryable", "hint", "call", "budget"}
@@ -73,6 +73,7 @@ def test_a_ledger_fault_is_503_and_keeps_its_cause_to_itself() -> None:
 
 def test_a_fault_of_our_own_is_500() -> None:
     assert (failure().status, failure().body["reason"]) == (500, "gateway.failed")
+    assert problem(PolicyError("policies/x.yaml:1:1: gone")) == failure()
 
 
 def test_a_faults_data_stands_beside_the_members_and_never_over_them() -> None:

@@ -41,8 +41,8 @@ async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, s
     (folder / "policies" / "one.yaml").write_text(policy)
     (folder / "gateway.yaml").write_text(_DEPLOYMENT.format(port=port, upstreams=indent(upstreams, "  "), agent=agent, mia=mia))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import os,sys; from gateway.app import serve; from gateway.settings import load_settings; serve(load_settings(sys.argv[1], os.environ))", str(folder / "gateway.yaml"),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]), "GATEWAY_SECRET": "x" * 40, **env},
+        sys.executable, "-m", "gateway", "--config", str(folder / "gateway.yaml"), "serve",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SECRET": "x" * 40, **env},
         stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -187,12 +187,19 @@ def directly(command: list[str]) -> Client:
     return Client(StdioServerParameters(command=command[0], args=command[1:], env=DATED))
 
 
-@pytest.fixture
-async def running(tmp_path: Path, files_server: list[str], git_server: list[str]) -> AsyncIterator[str]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mcp")
+
+
+@pytest.fixture(scope="module")
+async def running(folder: Path, files_server: list[str], git_server: list[str]) -> AsyncIterator[str]:
+    """One gateway for all tests here; each has a run of its own."""
+    fresh_files(folder)
     env = ", ".join(f'{name}: "${{env:{name}}}"' for name in DATED)
-    upstreams = f"files: {{mcp: {{command: {[*files_server, str(tmp_path / 'files')]}}}}}\ngit: {{mcp: {{command: {git_server}, env: {{{env}}}}}}}\n"
-    fresh_files(tmp_path), fresh_repository(tmp_path)
-    async with gateway(tmp_path / "gateway", upstreams, POLICY, DATED) as url:
+    files = f"files: {{mcp: {{command: {[*files_server, str(folder / 'files')]}}}}}"
+    git = f"git: {{mcp: {{command: {git_server}, env: {{{env}}}}}}}"
+    async with gateway(folder / "gateway", f"{files}\n{git}\n", POLICY, DATED) as url:
         yield url
 
 
@@ -211,33 +218,35 @@ async def results(client: Client, calls: list[tuple[str, dict[str, Any]]], prefi
 # ---- tests --------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_git_server_answers_through_the_gateway_as_it_does_directly(running: str, tmp_path: Path, git_server: list[str]) -> None:
-    calls = [(tool, placed(arguments, None, tmp_path / "repository")) for tool, arguments in GIT_CALLS]
+async def test_the_git_server_answers_through_the_gateway_as_it_does_directly(running: str, folder: Path, git_server: list[str]) -> None:
+    repository = fresh_repository(folder)
+    calls = [(tool, placed(arguments, None, repository)) for tool, arguments in GIT_CALLS]
     async with directly(git_server) as client:
         expected = await results(client, calls)
-    fresh_repository(tmp_path)
+    fresh_repository(folder)
     async with through(running, "git") as client:
         assert client.session.protocol_version == "2026-07-28"
         assert await results(client, calls, "git__") == expected
     assert sum(b'"isError":true' in said for _, said in expected) == 4
 
 
-async def test_the_files_server_answers_through_the_gateway_as_it_does_directly(running: str, tmp_path: Path, files_server: list[str]) -> None:
-    calls = [(tool, placed(arguments, tmp_path / "files", None)) for tool, arguments in FILE_CALLS]
-    async with directly([*files_server, str(tmp_path / "files")]) as client:
+async def test_the_files_server_answers_through_the_gateway_as_it_does_directly(running: str, folder: Path, files_server: list[str]) -> None:
+    files = fresh_files(folder)
+    calls = [(tool, placed(arguments, files, None)) for tool, arguments in FILE_CALLS]
+    async with directly([*files_server, str(folder / "files")]) as client:
         assert client.session.protocol_version == "2025-11-25"
         expected = await results(client, calls)
-    fresh_files(tmp_path)
+    fresh_files(folder)
     async with through(running, "files") as client:
         assert await results(client, calls, "files__") == expected
     assert sum(b'"isError":true' in said for _, said in expected) == 5
 
 
 async def test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rule_allows(
-    running: str, tmp_path: Path, files_server: list[str], git_server: list[str]
+    running: str, folder: Path, files_server: list[str], git_server: list[str]
 ) -> None:
     expected = {}
-    for upstream, command in (("files", [*files_server, str(tmp_path / "files")]), ("git", git_server)):
+    for upstream, command in (("files", [*files_server, str(folder / "files")]), ("git", git_server)):
         async with directly(command) as client:
             expected |= {f"{upstream}__{one.name}": one for one in (await client.list_tools()).tools}
     del expected[f"files__{NOT_ALLOWED}"]
@@ -251,7 +260,7 @@ async def test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rul
         assert said == {**direct, "name": name}
 
 
-async def test_a_refusal_is_a_result_that_the_client_can_read(running: str, tmp_path: Path) -> None:
+async def test_a_refusal_is_a_result_that_the_client_can_read(running: str) -> None:
     async with through(running, "refused") as client:
         for tool, arguments, reason in (
             (f"files__{NOT_ALLOWED}", {"path": "x"}, "tool.not_allowed"),
@@ -264,8 +273,8 @@ async def test_a_refusal_is_a_result_that_the_client_can_read(running: str, tmp_
             assert result.meta[OURS + "call"]["reason"] == reason
 
 
-async def test_a_held_call_executes_once_when_it_is_made_again_after_approval(running: str, tmp_path: Path) -> None:
-    path = tmp_path / "files" / "held.txt"
+async def test_a_held_call_executes_once_when_it_is_made_again_after_approval(running: str, folder: Path) -> None:
+    path = folder / "files" / "held.txt"
     arguments = {"path": str(path), "content": "approved\n"}
     async with through(running, "held") as client:
         held = await client.call_tool("files__write_file", arguments)
@@ -279,8 +288,8 @@ async def test_a_held_call_executes_once_when_it_is_made_again_after_approval(ru
         assert comparable(again) == comparable(done)
 
 
-async def test_a_client_that_waits_with_progress_gets_the_result_as_soon_as_a_person_has_approved(running: str, tmp_path: Path) -> None:
-    path = tmp_path / "files" / "waiting held.txt"
+async def test_a_client_that_waits_with_progress_gets_the_result_as_soon_as_a_person_has_approved(running: str, folder: Path) -> None:
+    path = folder / "files" / "waiting held.txt"
 
     async def waited(progress: float, total: float | None, message: str | None) -> None:
         raise AssertionError("it was approved long before the first heartbeat")

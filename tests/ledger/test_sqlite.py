@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,18 @@ from tests.ledger.conformance import Opened
 from tests.ledger.tally import append, sealed
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
 
 
 async def appender(path: Path) -> asyncio.subprocess.Process:
@@ -93,20 +106,20 @@ async def test_readers_work_beside_a_running_ledger_and_after_a_dead_one(path: P
             with pytest.raises(LedgerFault):
                 await reader.transact(("run_1",), append("run_1"))
     acknowledged = await killed_after(path, 50)
-    before = sorted(file.name for file in tmp_path.iterdir())
+    before = names(tmp_path)
     assert "ledger.db-wal" in before
     async with opened(readonly=True) as reader:
         for stream, seq in acknowledged.items():
             assert (await reader.state(stream)).seq >= seq
         assert not (await verify(reader)).problems
-    assert sorted(file.name for file in tmp_path.iterdir()) == before
+    assert names(tmp_path) == before
 
 
 async def test_a_reader_of_nothing_is_refused(opened: Opened, path: Path) -> None:
     with pytest.raises(LedgerFault):
         async with opened(readonly=True):
             pass
-    assert not path.exists()
+    assert content(path) is None
 
 
 async def test_only_the_owner_can_read_the_files(opened: Opened, tmp_path: Path) -> None:
@@ -114,10 +127,10 @@ async def test_only_the_owner_can_read_the_files(opened: Opened, tmp_path: Path)
     try:
         async with opened() as ledger:
             await ledger.transact(("run_1",), append("run_1"))
-            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+            found = modes(tmp_path)
     finally:
         os.umask(before)
-    assert modes == dict.fromkeys(["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock"], 0o600)
+    assert found == dict.fromkeys(["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock"], 0o600)
 
 
 async def test_a_database_of_a_newer_gateway_is_refused_and_left_alone(path: Path, opened: Opened) -> None:
@@ -126,28 +139,33 @@ async def test_a_database_of_a_newer_gateway_is_refused_and_left_alone(path: Pat
     with sqlite3.connect(path) as raw:
         raw.execute("PRAGMA user_version = 99")
     raw.close()
-    content = path.read_bytes()
+    before = content(path)
     for readonly in (False, True):
         with pytest.raises(LedgerFault, match="99"):
             async with opened(readonly=readonly):
                 pass
-    assert path.read_bytes() == content
+    assert content(path) == before
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, though long enough to look like one" * 20, None])
-async def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, opened: Opened, content: bytes | None) -> None:
-    if content is None:
-        with sqlite3.connect(path) as raw:
-            raw.execute("CREATE TABLE somebodys (thing)")
-        raw.close()
-    else:
-        path.write_bytes(content)
-    before = path.read_bytes()
+def text(path: Path) -> None:
+    path.write_bytes(b"not a database at all, though long enough to look like one" * 20)
+
+
+def foreign(path: Path) -> None:
+    raw = sqlite3.connect(path)
+    raw.execute("CREATE TABLE somebodys (thing)")
+    raw.close()
+
+
+@pytest.mark.parametrize("make", [text, foreign])
+async def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, opened: Opened, make: Callable[[Path], None]) -> None:
+    make(path)
+    before = content(path)
     for readonly in (False, True):
         with pytest.raises(LedgerFault):
             async with opened(readonly=readonly):
                 pass
-    assert path.read_bytes() == before
+    assert content(path) == before
 
 
 async def test_every_commit_waits_for_the_disk(opened: Opened) -> None:

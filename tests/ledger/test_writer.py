@@ -183,8 +183,7 @@ async def test_closing_a_broken_ledger_ends_and_refuses_what_waits(ledger: Store
 
 async def test_a_checkpoint_rides_along_with_a_later_batch(ledger: StoreLedger, store: FaultyStore) -> None:
     await asyncio.gather(*(start(ledger) for _ in range(600)))
-    while not ledger._writer._checkpoints:
-        await asyncio.sleep(0.001)
+    await asyncio.wait_for(asyncio.gather(*ledger._writer._saving), 5)
     assert await store.saved("run_1") is None
     await start(ledger, stream="run_2")
     saved = await store.saved("run_1")

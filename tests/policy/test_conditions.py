@@ -228,6 +228,11 @@ def test_a_fault_names_the_field_that_is_missing() -> None:
         condition("args.tenant == principal.claims.tenant")({"args": {"tenant": 1}, "principal": {"claims": {}}})
 
 
+def test_a_fault_blames_no_field_that_the_condition_only_asks_about() -> None:
+    with pytest.raises(ConditionFault, match="a field is missing"):
+        condition("!has(args.note) && args.m[args.k] == 1")({"args": {"m": {"a": 1}, "k": SECRET}})
+
+
 @pytest.mark.parametrize(
     ("text", "offset"),
     [

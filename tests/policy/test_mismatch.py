@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.policy.mismatch import explain
+from gateway.policy.mismatch import MAX_LOOKS, _Look, explain
 from gateway.policy.schema_index import SchemaIndex
 
 ALTERNATIVES = {
@@ -100,6 +100,12 @@ def test_a_look_is_bounded() -> None:
     assert len(said(tree, value)) <= 10
     assert said({"not": {"$ref": "#"}}, 1) == []
     assert said({"allOf": [{"uniqueItems": True}] * 1000, "items": {"type": "string"}}, list(range(50_000))) == []
+
+
+def test_a_large_value_uses_up_the_look_sooner() -> None:
+    look = _Look(SchemaIndex({}))
+    assert list(look.at({"maxItems": 1_000_000}, [0] * 6400, ())) == []
+    assert look.left == MAX_LOOKS - 101
 
 
 def test_long_names_and_limits_are_cut() -> None:

@@ -79,7 +79,8 @@ class Approval(Guard):
     @classmethod
     def build(cls, section: Section) -> Self | None:
         part = section.data["rule"].get("approval")
-        if part is None and (section.kind == "ceiling" or section.effect is not Effect.NON_IDEMPOTENT):
+        gated = section.effect is Effect.NON_IDEMPOTENT and not (part is None and section.kind == "ceiling")
+        if not gated and part in (None, NEVER):
             return None
         asked = part if isinstance(part, dict) else {}
         at = f"{section.pointer['rule']}/approval"

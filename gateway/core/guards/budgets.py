@@ -166,7 +166,7 @@ class Budgets(Guard):
                 "type": "object",
                 "description": "a mapping of a budget to what its end does: `refuse` (default of tool_calls) or `close` the run (of the others)",
                 "additionalProperties": False,
-                "properties": dict.fromkeys(_CLOSES, {"enum": ["refuse", "close"], "description": "what its end does"}),
+                "properties": {name: {"enum": ["refuse", "close"], "description": "what its end does"} for name in _CLOSES},
             },
             "pause_while_held": {"type": "boolean", "description": "true if the deadline stands still while only people are waited for (false)"},
             "max_age": {**SPAN, "description": "a duration: the run's greatest age, pauses included (7d)"},

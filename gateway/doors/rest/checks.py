@@ -15,16 +15,14 @@ from gateway.ports import RequestFault
 
 Schema = Mapping[str, Any]
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),),
-}  # fmt: skip
+_KINDS: Mapping[type, str] = {dict: "object", list: "array", str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,18})?")
 _SHOWN = 60
 
 
 def checked(value: Any, schema: Schema) -> Any:
     """The body itself. Raises RequestFault `request.malformed` with every mistake."""
-    if found := list(mistakes(value, schema, "")):
+    if found := list(mistakes(value, schema)):
         raise RequestFault("request.malformed", "; ".join(found[:20]))
     return value
 
@@ -46,70 +44,74 @@ def _number(text: str) -> Any:
     return float(text) if "." in text else int(text)
 
 
-def mistakes(value: Any, schema: Schema, at: str) -> Iterator[str]:
-    """What is wrong with a value; `at` is where it stands, "" for the whole."""
-    branch = _branch(value, schema["oneOf"]) if "oneOf" in schema else schema
-    types = branch.get("type")
-    if types is not None and not any(_is(value, name) for name in ([types] if isinstance(types, str) else types)):
-        yield f"{at or 'the body'} is {_shown(value)}; wanted {types if isinstance(types, str) else ' or '.join(types)}"
-    elif isinstance(value, dict):
-        yield from _members(value, branch, at)
-    elif isinstance(value, list):
-        yield from _items(value, branch, at)
-    else:
-        yield from _plain(value, branch, at)
+def mistakes(value: Any, schema: Schema, at: tuple[str | int, ...] = ()) -> Iterator[str]:
+    """What is wrong with a value that was parsed from JSON; `at` is the way to it from the whole."""
+    if "oneOf" in schema:
+        schema = _branch(value, schema["oneOf"])
+    types = schema.get("type")
+    if types is not None and not _is(_KINDS[type(value)], types):
+        yield f"{_place(at)} is {_shown(value)}; wanted {types if isinstance(types, str) else ' or '.join(types)}"
+    elif type(value) is str:
+        yield from _text(value, schema, at)
+    elif type(value) is dict:
+        yield from _members(value, schema, at)
+    elif type(value) is list:
+        yield from _items(value, schema, at)
+    elif type(value) in (int, float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{_place(at)} is {_shown(value)}; wanted {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"
 
 
 def _branch(value: Any, branches: list[Schema]) -> Schema:
-    kind = value.get("type") if isinstance(value, dict) else None
+    kind = value.get("type") if type(value) is dict else None
     named = (branch for branch in branches if kind in branch["properties"].get("type", {}).get("enum", ()))
-    return next(named, branches[0])
+    return branches[0] if kind is None else next(named, branches[0])
 
 
-def _is(value: Any, name: str) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _TYPES[name])
+def _is(kind: str, types: str | list[str]) -> bool:
+    if type(types) is str:
+        return kind == types or (kind == "integer" and types == "number")
+    return kind in types or (kind == "integer" and "number" in types)
 
 
-def _members(value: dict[str, Any], schema: Schema, at: str) -> Iterator[str]:
+def _members(value: dict[str, Any], schema: Schema, at: tuple[str | int, ...]) -> Iterator[str]:
     known, more = schema.get("properties", {}), schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:
-            yield f"{_in(at, name)} is missing"
+            yield f"{_place((*at, name))} is missing"
     for name, member in value.items():
         if name in known:
-            yield from mistakes(member, known[name], _in(at, name))
+            yield from mistakes(member, known[name], (*at, name))
         elif more is False:
-            yield f"{_in(at, name)} is unknown here; known are {', '.join(sorted(known))}"
+            yield f"{_place((*at, name))} is unknown here; known are {', '.join(sorted(known))}"
         elif more is not True:
-            yield from mistakes(member, more, _in(at, name))
+            yield from mistakes(member, more, (*at, name))
 
 
-def _items(value: list[Any], schema: Schema, at: str) -> Iterator[str]:
+def _items(value: list[Any], schema: Schema, at: tuple[str | int, ...]) -> Iterator[str]:
     if len(value) > schema.get("maxItems", len(value)):
-        yield f"{at} has {len(value)} items; at most {schema['maxItems']} are taken"
+        yield f"{_place(at)} has {len(value)} items; at most {schema['maxItems']} are taken"
         return
     for index, item in enumerate(value):
-        yield from mistakes(item, schema.get("items", {}), f"{at}[{index}]")
+        yield from mistakes(item, schema.get("items", {}), (*at, index))
 
 
-def _plain(value: Any, schema: Schema, at: str) -> Iterator[str]:
+def _text(value: str, schema: Schema, at: tuple[str | int, ...]) -> Iterator[str]:
+    low, high = schema.get("minLength", 0), schema.get("maxLength", len(value))
     if "enum" in schema and value not in schema["enum"]:
-        yield f"{at} is {_shown(value)}; wanted one of {', '.join(map(str, schema['enum']))}"
-    if isinstance(value, str):
-        low, high = schema.get("minLength", 0), schema.get("maxLength", len(value))
-        if not low <= len(value) <= high:
-            yield f"{at} has {len(value)} characters; wanted {low} to {high}"
-        elif "pattern" in schema and not re.fullmatch(schema["pattern"], value):
-            yield f"{at} is {_shown(value)}; wanted the form {schema['pattern']}"
-    elif isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        yield f"{at} is {_shown(value)}; wanted {schema.get('minimum', 'any')} to {schema.get('maximum', 'any')}"
+        yield f"{_place(at)} is {_shown(value)}; wanted one of {', '.join(schema['enum'])}"
+    elif not low <= len(value) <= high:
+        yield f"{_place(at)} has {len(value)} characters; wanted {low} to {high}"
+    elif "pattern" in schema and not re.fullmatch(schema["pattern"], value):
+        yield f"{_place(at)} is {_shown(value)}; wanted the form {schema['pattern']}"
 
 
-def _in(at: str, name: str) -> str:
-    name = name if name.isidentifier() and len(name) <= _SHOWN else _shown(name)
-    return f"{at}.{name}" if at else name
+def _place(at: tuple[str | int, ...]) -> str:
+    """`calls[2].tool`; a name from the sender is shortened and escaped."""
+    place = ""
+    for step in at:
+        name = step if isinstance(step, int) or (step.isidentifier() and len(step) <= _SHOWN) else _shown(step)
+        place += f"[{name}]" if isinstance(step, int) else f".{name}" if place else str(name)
+    return place or "the body"
 
 
 def _shown(value: Any) -> str:

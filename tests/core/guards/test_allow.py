@@ -27,5 +27,6 @@ def test_no_shadow_suspends_it() -> None:
     assert all(Placed(Allow(), "p.yaml:9", shadow=True).enforces(reason) for reason in Allow.reasons)
 
 
-def test_every_rule_has_it() -> None:
+def test_every_rule_of_a_policy_has_it_and_none_of_a_ceiling() -> None:
     assert Allow.build(Written().section) == Allow(permitted=True)
+    assert Allow.build(Written(kind="ceiling").section) is None

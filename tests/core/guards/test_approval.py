@@ -120,6 +120,7 @@ def test_other_effects_wait_for_nobody_unless_the_rule_says_so() -> None:
     assert Approval.build(Written(effect=READ, defaults=NAMES).section) is None
     assert Approval.build(Written(effect=WRITE, defaults=NAMES).section) is None
     assert Approval.build(Written(effect=READ, defaults=NAMES, rule={"approval": {}}).section) is not None
+    assert Approval.build(Written(effect=WRITE, rule={"approval": "never"}).section) is None
 
 
 def test_never_lifts_the_gate_but_not_that_of_deliberate_repeats() -> None:

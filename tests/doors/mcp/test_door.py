@@ -248,6 +248,14 @@ async def test_a_tool_is_known_by_its_listed_and_by_its_full_name(name):
     assert engine.asked[0].tool == "crm.echo"
 
 
+async def test_a_tool_is_called_by_the_very_name_that_was_listed():
+    engine = FakeEngine(tool("crm." + "x" * 80), tool("crm.a.b"), tool("crm.a_b"))
+    app = door(engine)
+    for one in (await post(app, message("tools/list"))).result["tools"]:
+        await post(app, message(name=one["name"]))
+    assert [call.tool for call in engine.asked] == [one.name for one in engine.all_tools]
+
+
 @pytest.mark.parametrize(("name", "meant"), [("nope", "nope"), ("crm__gone__x", "crm.gone__x"), ("crm.gone__x", "crm.gone__x")])
 async def test_a_name_that_nobody_has_is_the_engine_s_to_judge(name, meant):
     engine = FakeEngine()

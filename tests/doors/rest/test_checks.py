@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def wrong(value: Any, schema: Any = SCHEMA) -> list[str]:
-    return list(mistakes(value, schema, ""))
+    return list(mistakes(value, schema))
 
 
 @pytest.mark.parametrize(

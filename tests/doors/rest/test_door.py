@@ -145,6 +145,35 @@ async def test_a_caller_that_leaves_ends_a_read_that_nobody_else_waits_for(it: S
     await asyncio.wait_for(asyncio.gather(answering, ended.wait()), 5)
 
 
+async def test_a_server_that_cannot_wait_any_longer_says_so(it: Stage) -> None:
+    going, sent = asyncio.Event(), []
+
+    async def slow(arguments: object) -> dict[str, object]:
+        going.set()
+        await asyncio.sleep(60)
+        return {}
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b'{"tool":"crm.get_order","arguments":{"id":"1"}}'}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    it.shelf.acts["crm.get_order"] = slow
+    async with it.client("bot") as bot:
+        run = await opened(bot)
+    scope = {
+        "type": "http", "method": "POST", "path": f"/v1/runs/{run}/calls", "headers": [(b"authorization", b"Bearer bot")], "query_string": b"",
+    }  # fmt: skip
+    answering = asyncio.ensure_future(it.door(scope, receive, send))
+    await asyncio.wait_for(going.wait(), 5)
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert sent[0]["status"] == 503
+    assert b"gateway.stopping" in sent[1]["body"]
+
+
 # ---- open to all --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,110 @@
+"""Rows from states: only what changed, and the same rows that a rebuild gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.core import streams
+from gateway.core.events import (
+    CallCancelled,
+    CallReplayed,
+    Event,
+    HoldApproved,
+    HoldDenied,
+    RunClosed,
+    RunClosing,
+    RunRegistered,
+    ToolSeen,
+    TurnOpened,
+)
+from gateway.ledger.views import COLUMNS, FILTERS, Row, changes, everything
+from tests.ledger.runs import HOLD, RUN, admit, hold, open_run, settle, vote
+
+
+def told(*events: Event, stream: str = RUN) -> tuple[Any, list[list[Row]], dict[tuple[str, str], tuple[Any, ...]]]:
+    """The state after the events, the rows each event changed, and the tables that this makes."""
+    state, root, steps = streams.empty(stream), None, []
+    tables: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for seq, event in enumerate(events, 1):
+        before, state = state, streams.evolve(state, seq, 1_800_000_000_000, event)
+        rows, root = changes(before, state, stream, event, root)
+        tables.update({(row.view, row.id): row.values for row in rows})
+        steps.append(rows)
+    return state, steps, tables
+
+
+LIFE = [
+    open_run(),
+    TurnOpened(RUN, 1),
+    admit(1),
+    settle(1),
+    open_run("run_r.2", parent=RUN),
+    hold(2),
+    vote("user:mia", 2),
+    vote("user:leo", 2),
+    HoldApproved(RUN, "call_r_2", HOLD, 1_800_000_100_000),
+    admit(2, hold=HOLD),
+    settle(2, "failed", reason="tool.error"),
+    admit(3),
+    settle(3, "in_doubt"),
+    CallReplayed(RUN, "call_r_1", RUN, 0, None, "billing.refund", "print1", "rest", None),
+    RunClosing("run_r.2", "cancelled", "caller_cancelled", "user:mia"),
+    RunClosed("run_r.2", "cancelled", "caller_cancelled"),
+]
+
+
+@pytest.mark.parametrize("count", range(1, len(LIFE) + 1))
+def test_after_any_event_the_tables_are_what_a_rebuild_gives(count: int) -> None:
+    state, _, tables = told(*LIFE[:count])
+    assert tables == {(row.view, row.id): row.values for row in everything(state, RUN)}
+
+
+@pytest.mark.parametrize("end", [HoldDenied(RUN, "call_r_1", HOLD, "user:mia"), CallCancelled(RUN, "call_r_1", "call.cancelled", "agent:a")])
+def test_the_end_of_a_hold_reaches_the_rows_of_hold_and_call(end: Event) -> None:
+    state, steps, tables = told(open_run(), hold(1), end)
+    assert {row.view for row in steps[-1]} >= {"calls", "holds"}
+    assert tables == {(row.view, row.id): row.values for row in everything(state, RUN)}
+
+
+def test_a_call_does_not_touch_the_row_of_its_run() -> None:
+    _, steps, _ = told(open_run(), admit(1), settle(1), admit(2))
+    assert [[row.view for row in rows] for rows in steps] == [["runs"], ["calls"], ["calls"], ["calls"]]
+
+
+def test_a_replay_changes_no_row() -> None:
+    _, steps, _ = told(open_run(), admit(1), settle(1), CallReplayed(RUN, "call_r_1", RUN, 0, None, "t", "p", "rest", None))
+    assert steps[-1] == []
+
+
+def test_a_replay_of_another_runs_call_changes_no_row() -> None:
+    _, steps, _ = told(open_run(), CallReplayed(RUN, "call_other_1", "run_other", 0, None, "t", "p", "rest", None))
+    assert steps[-1] == []
+
+
+def test_the_roots_row_alone_says_when_something_is_due() -> None:
+    state, _, tables = told(open_run(), open_run("run_r.2", parent=RUN))
+    at = COLUMNS["runs"].index("due_at")
+    assert tables["runs", RUN][at] == state.due_at()
+    assert tables["runs", "run_r.2"][at] is None
+
+
+def test_tools_have_rows_and_principals_none() -> None:
+    state, steps, tables = told(ToolSeen("crm.get", "one"), ToolSeen("crm.put", "two"), ToolSeen("crm.get", "three"), stream="gateway")
+    assert [len(rows) for rows in steps] == [1, 1, 1]
+    assert tables == {(row.view, row.id): row.values for row in everything(state, "gateway")}
+    assert told(RunRegistered("agent:a", RUN, None), stream="principal:agent:a")[2] == {}
+
+
+def test_every_row_has_its_columns_and_ends_with_its_stream() -> None:
+    _, _, tables = told(*LIFE)
+    for (view, id), values in tables.items():
+        assert len(values) == len(COLUMNS[view])
+        assert (values[0], values[-1]) == (id, RUN)
+    assert {view for view, _ in tables} == {"runs", "calls", "holds", "votes"}
+
+
+def test_filters_are_columns() -> None:
+    for view, names in FILTERS.items():
+        assert names <= set(COLUMNS[view])
