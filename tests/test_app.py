@@ -16,10 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.app import App, create_app, record_policies
+from gateway.app import App, create_app
 from gateway.app_protocol import MAX_HEAD
 from gateway.core import deployment
 from gateway.core.events import PoliciesLoaded
+from gateway.policy.store import load_policies
 from gateway.ports import PolicyError
 from tests.serving import KEYS, Served, served, settings_in
 from tests.upstreams.origin import Connection
@@ -168,6 +169,29 @@ async def test_a_stop_lets_what_is_on_the_wire_finish(tmp_path: Path) -> None:
     assert (response.status_code, response.json()["result"]["structuredContent"]) == (200, {"done": True})
 
 
+async def test_a_stop_records_the_outcome_of_a_write_whose_caller_has_left(tmp_path: Path) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    refund = {"tool": "shop.refund", "arguments": {"amount": 5}}
+
+    async def slow(connection: Connection) -> None:
+        await connection.request()
+        asked.set()
+        await go_on.wait()
+        await connection.answer(b'{"done": true}')
+
+    async with served(tmp_path, slow) as it:
+        async with it.client() as bot:
+            run = await opened(bot)
+            calling = asyncio.ensure_future(bot.post(f"/v1/runs/{run}/calls", json=refund))
+            await asyncio.wait_for(asked.wait(), 5)
+            calling.cancel()
+        asyncio.get_running_loop().call_later(1, go_on.set)
+    async with served(tmp_path) as it, it.client() as bot:
+        response = await bot.post(f"/v1/runs/{run}/calls", json=refund)
+        assert (response.json()["replayed"], response.json()["result"]["structuredContent"]) == (True, {"done": True})
+        assert not it.origin.seen
+
+
 async def lifespan(app: App) -> list[dict[str, Any]]:
     """What the app says when it is started and stopped."""
     said: list[dict[str, Any]] = []
@@ -199,10 +223,10 @@ async def test_the_loaded_policies_are_recorded_once_with_their_texts(tmp_path: 
             file.write(text)
         app = create_app(settings)
         await app._ledger.open()
-        await record_policies(app._ledger, app._policies)
+        await record_policies(app._ledger, app.policies)
         state = await app._ledger.state(deployment.STREAM)
-        assert (state.number, state.policies) == (number, app._policies.digest)
-        for policy, source in app._policies.documents():
+        assert (state.number, state.policies) == (number, app.policies.digest)
+        for policy, source in app.policies.documents():
             assert await app._ledger.policy_text(policy.digest) == source
         await app._ledger.close()
     app = create_app(settings)

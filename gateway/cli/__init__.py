@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
+from gateway.app import own_version
 from gateway.cli import authoring, checking, holds, records, serving
+from gateway.cli.arguments import CONFIG, Parser
 from gateway.cli.output import Failure, note
 from gateway.ports import LedgerFault, PolicyError
 
@@ -15,10 +18,10 @@ FAMILIES = (serving, authoring, checking, records, holds)
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(prog="gateway", description="A gateway between AI agents and their tools.")
-    top.add_argument("--config", "-c", default="gateway.yaml", help="the deployment file (default: gateway.yaml)")
-    top.add_argument("--json", action="store_true", help="JSON on stdout instead of text")
-    commands = top.add_subparsers(dest="command", required=True)
+    top = Parser(prog="gateway", description="A gateway between AI agents and their tools.", epilog="`gateway COMMAND -h` says more.")
+    top.add_argument("--version", action="version", version=f"gateway {own_version()}")
+    top.set_defaults(config=CONFIG, json=False, run=lambda args: top.print_help(sys.stderr) or 2)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for family in FAMILIES:
         family.add(commands)
     return top
@@ -29,14 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         return int(args.run(args) or 0)
-    except Failure as failure:
+    except (Failure, PolicyError, LedgerFault) as failure:
         note(f"gateway: {failure}")
-        return failure.code
-    except (PolicyError, LedgerFault) as fault:
-        note(f"gateway: {fault}")
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
+    except BrokenPipeError:  # whoever read has left, which is no failure; what Python still flushes at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        note(f"gateway: {error.filename or 'the system'}: {error.strerror or error}")
     except KeyboardInterrupt:
         return 130
+    return 1

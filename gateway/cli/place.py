@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from gateway.cli.output import Failure
-from gateway.core.streams import empty, evolve
+from gateway.core.streams import FOLD_VERSION, empty, evolve
+from gateway.doors.render import visible
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.settings import Settings, load_settings
 from gateway.source import SourceError
@@ -19,21 +22,36 @@ from gateway.system import SystemClock
 KEY_VARIABLE = "GATEWAY_KEY"
 
 
+def shown(path: Path) -> str:
+    """As short as it can be from here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def existing(path: str) -> Path:
+    """The deployment file, absolute; it must be there."""
+    if not Path(path).is_file():
+        raise Failure(f"There is no {path} in {Path.cwd()}. Make one with `gateway init`, or name yours with --config.")
+    return Path(path).absolute()
+
+
 def settings(path: str) -> Settings:
     """The deployment file, or a Failure that names every mistake."""
     try:
-        return load_settings(path, os.environ)
+        return load_settings(shown(existing(path)), os.environ)
     except SourceError as wrong:
-        raise Failure(str(wrong)) from None
+        raise Failure(f"{path} can't be used:\n{wrong}") from None
 
 
 @asynccontextmanager
 async def reading(path: str) -> AsyncIterator[SqliteLedger]:
     """The ledger of a deployment, read-only, whether the gateway runs or not."""
     found = settings(path).ledger.sqlite
-    if found is None or not found.exists():
-        raise Failure(f"There is no ledger at {found}; it is made when the gateway first serves.")
-    ledger = SqliteLedger(found, empty=empty, evolve=evolve, clock=SystemClock(), readonly=True)
+    if found is None:
+        raise Failure(f"{path} names a ledger in PostgreSQL, which this version can't read.")
+    if not found.exists():
+        raise Failure(f"There is no ledger at {shown(found)}; it is made when the gateway first serves.")
+    ledger = SqliteLedger(found, empty=empty, evolve=evolve, clock=SystemClock(), fold_version=FOLD_VERSION, readonly=True)
     await ledger.open()
     try:
         yield ledger
@@ -41,26 +59,35 @@ async def reading(path: str) -> AsyncIterator[SqliteLedger]:
         await ledger.close()
 
 
-def asked(path: str, url: str | None, method: str, route: str, body: Any = None) -> Any:
-    """Ask the running gateway with the user's key; its refusal becomes a Failure in its own words."""
-    key = os.environ.get(KEY_VARIABLE)
-    if not key:
+def asked(path: str, url: str | None, method: str, *route: str, body: Any = None) -> Any:
+    """Ask the running gateway at /v1/ROUTE/… with the user's key; its refusal becomes a Failure in its own words."""
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key.isascii() or not key.isprintable() or not key:
         raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated person.")
-    base = url or address(settings(path))
+    base = (url or address(settings(path))).rstrip("/")
+    target = "/".join((base, "v1", *(quote(step, safe="") for step in route)))
     try:
-        answer = httpx.request(method, base + route, json=body, headers={"Authorization": f"Bearer {key}"}, timeout=30)
-    except httpx.HTTPError as fault:
-        raise Failure(f"The gateway at {base} can't be reached: {fault}. Start it with `gateway serve`.") from None
+        answer = httpx.request(method, target, json=body, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as fault:
+        raise Failure(f"The gateway at {base} can't be reached: {fault}. Start it with `gateway serve`, or name another with --url.") from None
     try:
         said = answer.json()
     except ValueError:
-        raise Failure(f"{base}{route} answered {answer.status_code} without JSON; is this a gateway?") from None
+        said = None
+    if not isinstance(said, dict):
+        raise Failure(f"{target} answered {answer.status_code} without a JSON object; is this a gateway?")
     if answer.is_error:
-        raise Failure(f"{said.get('reason', answer.status_code)}: {said.get('detail', '')} {said.get('hint', '')}".strip())
+        raise Failure(_refusal(answer.status_code, said))
     return said
 
 
+def _refusal(status: int, said: dict[str, Any]) -> str:
+    words = " ".join(str(said[name]) for name in ("detail", "hint") if said.get(name))
+    about = f" ({KEY_VARIABLE} holds the key that was sent.)" if status == 401 else ""
+    return visible(f"{said.get('reason', status)}: {words}{about}")
+
+
 def address(found: Settings) -> str:
-    scheme = "https" if found.tls else "http"
-    host = f"[{found.listen.host}]" if ":" in found.listen.host else found.listen.host
-    return f"{scheme}://{host}:{found.listen.port}"
+    """Where a gateway with these settings can be reached from this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found.listen.host, found.listen.host)
+    return f"{'https' if found.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{found.listen.port}"

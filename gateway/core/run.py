@@ -207,12 +207,13 @@ class Tree:
             yield found
             at = found.parent
 
+    def in_order(self) -> list[Run]:
+        """All runs as they were opened, so parents before their children; maps have no order of their own."""
+        return sorted(self.runs.values(), key=lambda run: int(run.id.partition(".")[2] or 0))
+
     def family(self, run: str) -> Iterator[Run]:
         """The run and all its descendants, itself first."""
-        yield self.runs[run]
-        for other in self.runs.values():
-            if other.id != run and any(up.id == run for up in self.lineage(other.id)):
-                yield other
+        return (one for one in self.in_order() if any(up.id == run for up in self.lineage(one.id)))
 
     def deadline_at(self, run: str, now: int) -> int:
         """The earliest deadline along the lineage; there is always one (`max_age`)."""

@@ -21,7 +21,7 @@ USD = {"type": "number", "minimum": 0, "description": "dollars with at most 6 de
 
 def duration_ms(text: Any) -> int:
     """`250ms 90s 30m 24h 7d` -> milliseconds."""
-    found = re.match(DURATION_PATTERN, text) if isinstance(text, str) else None
+    found = re.fullmatch(DURATION_PATTERN, text, re.ASCII) if isinstance(text, str) else None
     if found is None:
         raise ValueError(f"{text!r} is no duration; write a whole number and a unit, like 250ms, 90s, 30m, 24h or 7d")
     return int(found[1]) * _DURATION_MS[found[2]]
@@ -31,7 +31,7 @@ def size_bytes(value: Any) -> int:
     """`256KiB`, `1MiB`, `512B` or a plain integer -> bytes."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    found = re.match(SIZE_PATTERN, value) if isinstance(value, str) else None
+    found = re.fullmatch(SIZE_PATTERN, value, re.ASCII) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f"{value!r} is no size; write whole bytes, or a number and a unit, like 512B, 256KiB or 1MiB")
     return int(found[1]) * _SIZE[found[2]]

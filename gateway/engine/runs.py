@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gateway.core.decide import holds, runs, turns
-from gateway.core.guards.budgets import checked_caps, limits_of
+from gateway.core.guards.budgets import SAYS_NOTHING, checked_caps, limits_of
 from gateway.core.left import budget_left
 from gateway.core.model import Finding, Json, Limits
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, principal_stream, stream_of
@@ -261,7 +260,7 @@ def _may_see_hold(who: Caller, tree: Tree, hold: Hold) -> bool:
 def _tightened(budgets: Mapping[str, Json]) -> Limits:
     """The caller's own caps; what they leave out stays as the policy has it."""
     try:
-        return replace(limits_of({"budgets": checked_caps(budgets)}), close_on=(), pause_while_held=True)
+        return limits_of({"budgets": checked_caps(budgets)}, SAYS_NOTHING)
     except ValueError as wrong:
         raise RequestFault("request.malformed", f"budgets: {wrong}") from None
 

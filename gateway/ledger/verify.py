@@ -6,7 +6,7 @@ it is no problem. What a chain can't show is a stream whose last events were all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
@@ -52,11 +52,15 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
 
 
-async def verify(ledger: StoreLedger) -> Report:
-    """Check everything in an open ledger (also one opened `readonly`). Raises LedgerFault if it can't be read."""
+async def verify(ledger: StoreLedger, progress: Callable[[str, int], None] | None = None) -> Report:
+    """Check everything in an open ledger (also one opened `readonly`). Raises LedgerFault if it can't be read.
+
+    `progress` is told each stream before it is checked, and how many were."""
     report = Report()
     async with ledger.store.snapshot() as reader:
         for stream in await reader.streams():
+            if progress is not None:
+                progress(stream, report.streams)
             await _Stream(stream, reader, ledger.fold, report).check()
     return report
 

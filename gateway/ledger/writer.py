@@ -89,7 +89,7 @@ class Writer:
 
     async def _run(self) -> None:
         try:
-            while self._queue or not self._closing:
+            while not self._closing:
                 await self._wake.wait()
                 self._wake.clear()
                 while jobs := self._drained(_MOST):

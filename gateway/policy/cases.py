@@ -67,10 +67,15 @@ def run_cases(path: Path, policies: LoadedPolicies) -> list[CaseResult]:
     return [*(tests.result(index, case) for index, case in enumerate(source.data["cases"])), *tests.unlisted()]
 
 
+def _named(wanted: str, policies: LoadedPolicies) -> str | None:
+    """The policy's name, given that or its file's."""
+    return next((policy.name for policy in policies.policies if wanted in (policy.name, policy.file)), None)
+
+
 def _contradictions(source: Source, policies: LoadedPolicies) -> list[Mistake]:
     """What the schema can't see: names that mean nothing, steps that make no sense."""
     data = source.data
-    wrong = [] if any(p.name == data["policy"] for p in policies.policies) else [("/policy", f"there is no policy {data['policy']!r}")]
+    wrong = [] if _named(data["policy"], policies) else [("/policy", f"there is no policy {data['policy']!r}")]
     try:
         if datetime.fromisoformat(data.get("now", _NOW)).tzinfo is None:
             raise ValueError("it names no zone")
@@ -114,7 +119,7 @@ class _Tests:
 
     def __init__(self, source: Source, policies: LoadedPolicies) -> None:
         self.source, self.policies = source, policies
-        self.policy: str = source.data["policy"]
+        self.policy = _named(source.data["policy"], policies)
         self.now = int(datetime.fromisoformat(source.data.get("now", _NOW)).timestamp() * 1000)
         self.principals = {name: _principal(facts) for name, facts in source.data.get("principals", {}).items()}
         self.tools = {name: _tool(name, definition) for name, definition in source.data["tools"].items()} if "tools" in source.data else None

@@ -96,7 +96,7 @@ CASES_SCHEMA: dict[str, Any] = {
     "title": "Tests of a gateway policy",
     **_mapping(
         {
-            "policy": {**_TEXT, "description": "the name of the policy under test"},
+            "policy": {**_TEXT, "description": "the name of the policy under test, or of its file"},
             "now": {**_TEXT, "description": 'a time in quotes, such as "2026-01-01T12:00:00Z"'},
             "principals": {"type": "object", "additionalProperties": _PRINCIPAL},
             "tools": {

@@ -5,7 +5,7 @@ Comparisons cross kinds of number (150 > 100.0), arithmetic doesn't: `needs_doub
 Only the facts that an expression reads are handed over. An error, a result of the wrong kind, an integer outside 64 bits, arguments over
 64 KiB or too many values for the expression's loops raise ConditionFault, and the call is denied. As CEL has it, `||` and `&&` pass over an
 error on one side when the other side decides.
-One thing the library gets wrong is mended: `size` of a text counts its characters, not its bytes.
+Two things the library gets wrong are mended: `size` of a text counts its characters, not its bytes, and no map can be added to a list.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _compiled(text: str, tree: Node, variables: frozenset[str]) -> CompiledValue
     for node in parts_of(tree):
         if node.kind == "method" and node.text == "matches" and node.parts[1].kind == "literal":
             _check_pattern(node.parts[1])
-    run = execute if mended == tree else lambda given: execute({**given, "chars_": _chars})
+    run = execute if mended == tree else lambda given: execute({**given, **_HELPERS})
     return CompiledValue(text, run, reads(tree), degree(tree))
 
 
@@ -146,15 +146,24 @@ def _check_pattern(node: Node) -> None:
 
 
 def _mended(node: Node) -> Node:
-    """size(x) as size(chars_(x)), x.size() as x.chars_().size()."""
+    """size(x) as size(chars_(x)), x.size() as x.chars_().size(), and x + y as x + summand_(y) where y could be a map."""
     parts = tuple(map(_mended, node.parts))
     if node.text == "size" and node.kind in ("call", "method"):
         parts = (Node(node.kind, "chars_", node.offset, parts),)
+    if node.text == "+" and node.kind == "operator":
+        parts = (parts[0], *map(_summand, parts[1:]))
     return replace(node, parts=parts)
 
 
-def _chars(value: Any) -> Any:
-    return bytes(len(value)) if isinstance(value, str) else value
+def _summand(node: Node) -> Node:
+    plain = node.kind in ("literal", "list") or (node.kind == "call" and node.text != "dyn")
+    return node if plain else Node("call", "summand_", node.offset, (node,))
+
+
+_HELPERS: dict[str, Callable[[Any], Any]] = {
+    "chars_": lambda value: bytes(len(value)) if isinstance(value, str) else value,
+    "summand_": lambda value: None if isinstance(value, dict) else value,  # list + map would give the map's keys; nothing adds to null
+}
 
 
 def _is_large(args: Json) -> bool:

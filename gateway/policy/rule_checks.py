@@ -16,7 +16,6 @@ Complaint = tuple[str, str]
 """(JSON pointer from the rule on, message)"""
 
 DEFAULT_TIMEOUT = "30s"
-_ANY = "\ue000"
 
 
 @dataclass(frozen=True)
@@ -119,5 +118,5 @@ def _show(rule: Rule) -> Iterator[Complaint]:
 
 
 def covers(earlier: str, later: str) -> bool:
-    """Does the pattern `earlier` match every tool that `later` matches? Exact, since `*` is the only wildcard."""
-    return fnmatchcase(later.replace("*", _ANY), earlier)
+    """Does the pattern `earlier` match every tool that `later` matches? Exact: `*` is the only wildcard, and nothing else matches a `*`."""
+    return fnmatchcase(later, earlier)

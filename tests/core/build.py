@@ -280,7 +280,8 @@ class World:
     def again(self, call: Any, outcome: Outcome | None = TIMEOUT, *, attempt: int | None = None, owner: str = "one", dead: bool = False) -> Any:
         """The next attempt after a fault, or (`dead`) after the owner's death: the record."""
         record, fault = self.record(call), None if dead else outcome
-        command = settle.AgainCommand(record.id, attempt or record.attempt, self.policies.rule_for(record.tool), owner, 5_000, fault)
+        result = sealed(fault.result) if fault is not None and fault.result is not None else None
+        command = settle.AgainCommand(record.id, attempt or record.attempt, self.policies.rule_for(record.tool), owner, 5_000, fault, result)
         step = settle.recover if dead else settle.again
         return self.decided(lambda states: step(states, command, self.now), stream_of(record.id))
 

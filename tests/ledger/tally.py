@@ -23,8 +23,11 @@ class Tally:
 
 
 class SettableClock:
+    """Sleeps a tenth of what is asked, or until `still` is set."""
+
     def __init__(self, now: int = 1_800_000_000_000) -> None:
         self.now = now
+        self.still: asyncio.Event | None = None
 
     def now_ms(self) -> int:
         return self.now
@@ -33,7 +36,7 @@ class SettableClock:
         return self.now
 
     async def sleep(self, ms: int) -> None:
-        await asyncio.sleep(ms / 10_000)
+        await (self.still.wait() if self.still else asyncio.sleep(ms / 10_000))
 
 
 def empty(stream: str) -> Tally:

@@ -89,6 +89,12 @@ async def test_a_gap_or_an_event_that_cannot_be_read_is_a_fault() -> None:
             await states(Stored(rows)).load("run_1")
 
 
+async def test_a_checkpoint_whose_own_event_is_missing_does_not_hide_the_gap() -> None:
+    rows = [row(seq) for seq in range(1, 31) if seq != 20]
+    with pytest.raises(LedgerFault):
+        await states(Stored(rows, checkpoint(20))).load("run_1")
+
+
 async def test_a_fold_that_raises_is_a_fault() -> None:
     rows = [row(1)._replace(body=encode(event("run_1", note="forbidden")))]
     with pytest.raises(LedgerFault):

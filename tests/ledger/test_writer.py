@@ -25,14 +25,29 @@ def store(path: Path) -> FaultyStore:
 
 
 @pytest.fixture
-async def ledger(store: FaultyStore) -> AsyncIterator[StoreLedger]:
-    ledger = StoreLedger(store, Fold(empty, evolve, 1, Checkpoints("tests.ledger")), SettableClock(), capacity=100, readonly=False)
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+async def ledger(store: FaultyStore, clock: SettableClock) -> AsyncIterator[StoreLedger]:
+    ledger = StoreLedger(store, Fold(empty, evolve, 1, Counted("tests.ledger")), clock, capacity=100, readonly=False)
     await ledger.open()
     await ledger.state("run_1")
     await ledger.state("run_2")
     yield ledger
     store.gate.set()
     await ledger.close()
+
+
+class Counted(Checkpoints):
+    """Counts the states it wrote."""
+
+    dumped = 0
+
+    def dump(self, state: object) -> str:
+        self.dumped += 1
+        return super().dump(state)
 
 
 async def turns(count: int = 20) -> None:
@@ -46,11 +61,12 @@ def start(ledger: StoreLedger, step: object = None, stream: str = "run_1") -> as
 
 async def writable(ledger: StoreLedger, step: object = None) -> Committed:
     """Try until the ledger takes it."""
-    while True:
-        try:
-            return await start(ledger, step)
-        except LedgerFault:
-            await asyncio.sleep(0.001)
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                return await start(ledger, step)
+            except LedgerFault:
+                await asyncio.sleep(0.001)
 
 
 async def test_what_queues_up_during_a_commit_shares_the_next_one(ledger: StoreLedger, store: FaultyStore) -> None:
@@ -127,7 +143,20 @@ async def test_a_broken_store_admits_nothing_and_recovers_by_itself(ledger: Stor
             await start(ledger)
     assert store.commits == commits
     store.dead = False
-    assert (await asyncio.wait_for(writable(ledger), 5)).answer == [0]
+    assert (await writable(ledger)).answer == [0]
+
+
+async def test_between_probes_everyone_is_refused_at_once(ledger: StoreLedger, store: FaultyStore, clock: SettableClock) -> None:
+    clock.still = asyncio.Event()
+    store.dead = True
+    with pytest.raises(LedgerFault):
+        await start(ledger)
+    await turns()
+    with pytest.raises(LedgerFault):
+        await asyncio.wait_for(start(ledger), 5)
+    store.dead = False
+    clock.still.set()
+    assert (await writable(ledger)).answer == [0]
 
 
 async def test_a_store_that_raises_anything_does_not_end_the_writer(ledger: StoreLedger, store: FaultyStore) -> None:
@@ -138,7 +167,7 @@ async def test_a_store_that_raises_anything_does_not_end_the_writer(ledger: Stor
     with pytest.raises(LedgerFault):
         await start(ledger)
     store.write = plain  # type: ignore[method-assign]
-    assert (await asyncio.wait_for(writable(ledger), 5)).answer == [0]
+    assert (await writable(ledger)).answer == [0]
 
 
 async def test_a_watcher_that_leaves_leaves_nothing_behind(ledger: StoreLedger) -> None:
@@ -189,3 +218,10 @@ async def test_a_checkpoint_rides_along_with_a_later_batch(ledger: StoreLedger, 
     saved = await store.saved("run_1")
     assert saved is not None
     assert saved.seq >= 500
+
+
+async def test_checkpoints_of_a_stream_come_at_growing_distances(ledger: StoreLedger) -> None:
+    for _ in range(30):
+        await asyncio.gather(*(start(ledger) for _ in range(100)))
+    await asyncio.wait_for(asyncio.gather(*ledger._writer._saving), 5)
+    assert ledger.fold.checkpoints.dumped == 3  # type: ignore[attr-defined]  # after 500, 1000 and 2000 events

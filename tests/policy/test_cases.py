@@ -219,5 +219,9 @@ def test_a_file_that_cannot_be_read_is_said_to_be(play: Play, tmp_path: Path) ->
     assert refusal(play, "- [", HEAD)
 
 
+def test_a_policy_may_be_named_by_its_file(play: Play) -> None:
+    assert [result.passed for result in play(CASE, HEAD.replace("policy: p\n", "policy: p.yaml\n"))] == [True]
+
+
 def test_without_a_now_time_stands_at_a_fixed_one(play: Play) -> None:
     assert [result.passed for result in play(CASE, HEAD.replace('now: "2026-01-05T09:00:00Z"\n', ""))] == [True]

@@ -82,7 +82,7 @@ class Draft:
 
     def close(self, run: str, status: str, reason: str, by: str, handoff: dict[str, Any] | None = None) -> None:
         """End a run and its descendants: nothing more is admitted, what waits for people is cancelled, what runs may finish."""
-        for one in list(self.tree.family(run)):
+        for one in self.tree.family(run):
             if one.state in ("open", "frozen"):
                 own = one.id == run
                 self.add(e.RunClosing(one.id, status, reason if own else "parent_closed", by, handoff if own else None))
@@ -103,11 +103,10 @@ class Draft:
 
     def settle_endings(self) -> None:
         """Close every closing run in which and below which nothing is live, children before their parents."""
-        tree = self.tree
-        busy = tree.busy()
-        ending = [run for run in tree.runs.values() if run.state == "closing" and run.id not in busy]
-        for run in sorted(ending, key=lambda one: -len(list(tree.lineage(one.id)))):
-            self.add(e.RunClosed(run.id, run.status or "failed", run.reason or "unrecoverable_error"))
+        busy = self.tree.busy()
+        for run in reversed(self.tree.in_order()):
+            if run.state == "closing" and run.id not in busy:
+                self.add(e.RunClosed(run.id, run.status or "failed", run.reason or "unrecoverable_error"))
 
 
 _TOLD = (e.RunClosed, e.CallHeld, e.CallAdmitted, e.CallCancelled, e.HoldDenied, e.HoldExpired, e.HoldVoided)

@@ -84,7 +84,7 @@ def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> t
         return draft, Finding("run", "request.malformed", "A child run can't continue another: give `parent_run` or `continues`, not both.")
     if command.run_key is not None:
         for run in draft.tree.runs.values():
-            if run.parent == parent and run.run_key == command.run_key:
+            if (run.parent, run.run_key) == (parent, command.run_key):
                 return draft, Opened(run.id, True)
     if wrong := not_open(draft, parent):
         return draft, wrong[0]
@@ -125,7 +125,7 @@ def freeze(states: Mapping[str, State], run: str, by: str, note: str, now: int) 
     draft = Draft(states, stream_of(run), now)
     if draft.tree.runs[run].state not in ("open", "frozen"):
         return draft, over(draft.tree.runs[run])
-    for one in list(draft.tree.family(run)):
+    for one in draft.tree.family(run):
         if one.state == "open":
             draft.add(e.RunFrozen(one.id, by, note))
     return draft, draft.tree.runs[run]
@@ -136,7 +136,7 @@ def resume(states: Mapping[str, State], run: str, by: str, now: int) -> tuple[Dr
     draft = Draft(states, stream_of(run), now)
     if draft.tree.runs[run].state not in ("open", "frozen"):
         return draft, over(draft.tree.runs[run])
-    for one in list(draft.tree.family(run)):
+    for one in draft.tree.family(run):
         if one.state == "frozen":
             draft.add(e.RunResumed(one.id, by))
     return draft, draft.tree.runs[run]
@@ -146,7 +146,7 @@ def sweep(states: Mapping[str, State], stream: str, now: int) -> tuple[Draft, in
     """What time alone does: expiries, lapses, deadlines, idleness, endings. How many events that was."""
     draft = Draft(states, stream, now)
     expire_holds(draft)
-    for id in draft.tree.runs:
+    for id in [run.id for run in draft.tree.in_order()]:
         run = draft.tree.runs[id]
         if run.state in ("open", "frozen"):
             if now >= ends_at(run, now):
@@ -161,7 +161,7 @@ def expire_holds(draft: Draft) -> None:
     """End every hold whose clock has run out."""
     tree = draft.tree
     live = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state != "admitted"]
-    for record in sorted(live, key=lambda one: one.asked_at):
+    for record in sorted(live, key=lambda one: (one.asked_at, one.id)):
         hold = tree.holds[record.hold or ""]
         if hold.due_at is not None and draft.now >= hold.due_at:
             reason = "approval.expired" if hold.state == "held" else "approval.lapsed"

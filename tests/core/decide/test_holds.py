@@ -10,7 +10,7 @@ import pytest
 from gateway.core import events as e
 from gateway.core.decide.holds import may_vote
 from gateway.core.model import Principal
-from tests.core.build import ACT, BOSS, BOT, KIM, LEE, MIA, NOW, World, asks, opened, policy, rule, verdict
+from tests.core.build import ACT, BOSS, BOT, KIM, LEE, MIA, NOW, World, asks, limits, opened, policy, rule, verdict
 
 
 def held(*guards: Any, **caps: Any) -> tuple[World, Any]:
@@ -68,12 +68,6 @@ def test_whoever_opened_a_run_for_another_does_not_vote_on_its_calls() -> None:
     world.run_id = "run_r1"
     call = world.call("pay.refund", a=1)
     assert [may_vote(who, world.hold(call), world.tree()) for who in (MIA, KIM)] == [False, True]
-
-
-def limits() -> dict[str, Any]:
-    from tests.core.build import limits
-
-    return limits()
 
 
 def test_one_may_vote_who_is_named_by_any_of_the_requirements() -> None:

@@ -93,7 +93,7 @@ def test_a_replay_by_the_same_call_id_is_no_sign_of_a_loop() -> None:
     run = looped(rule(effect=WRITE))
     run.happens(call_id="c1")
     assert [verdict(run.when(call_id="c1")) for _ in range(6)] == ["replay"] * 6
-    assert history(the_run(run)).intercepted == 0
+    assert (history(the_run(run)).intercepted, len(history(the_run(run)).seen)) == (0, 1)
 
 
 # ---- cycles -------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,9 @@ class Shelf:
     def tool(self, name: str) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == name), None)
 
+    def away(self, name: str) -> str | None:
+        return None
+
     def all(self) -> Sequence[Tool]:
         return self.tools
 

@@ -1,0 +1,242 @@
+"""An agent behind each door, as the scenarios drive it: the same wishes, told in REST or in MCP (2026-07-28), the same answers back.
+
+What an agent's harness and people do beside calls (voting, ending runs, declaring what a model answered) has one door only, REST, and is
+shared. An answer is brought to one form here; what one door says twice (MCP's `_meta` and `structuredContent`) must agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import httpx
+
+from tests.e2e.serving import Stage
+from tests.e2e.told import Plain
+from tests.e2e.web_upstream import until
+
+OURS = "tool-call-gateway/"
+PROTOCOL = "io.modelcontextprotocol/"
+VERSION = "2026-07-28"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`says`: done, replayed, held, ready or refused, with `:reason` where there is one. `body`: all that was told, in REST's form."""
+
+    says: str
+    body: Mapping[str, Any]
+    retry_after: bool | None = None
+
+    @property
+    def reason(self) -> str | None:
+        return self.says.partition(":")[2] or None
+
+    @property
+    def result(self) -> Any:
+        return self.body["result"]
+
+    @property
+    def left(self) -> Any:
+        return self.body["budget"]
+
+
+@dataclass
+class Agent:
+    """`on`: the upstream that a tool without a dot belongs to. `answers`: all so far."""
+
+    stage: Stage
+    principal: str
+    on: str = "web"
+    run_key: str = ""
+    run: str = ""
+    answers: list[Answer] = field(default_factory=list)
+    door: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        self.http = self.stage.client(f"agent:{self.principal}")
+        self.mia, self.ben, self.meter = (self.stage.client(id) for id in ("user:mia", "user:ben", "agent:meter"))
+        self.web = self.stage.web
+
+    # ---- the agent ------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def tools(self) -> dict[str, Any]:
+        """Full name -> input schema of what is listed."""
+        raise NotImplementedError
+
+    async def asked(self, tool: str, arguments: Any, **more: Any) -> Answer:
+        raise NotImplementedError
+
+    async def call(self, tool: str, *, raw: Any = None, turn: int = 0, call_id: str = "", operation: str = "", hurried: bool = False, **given: Any) -> str:
+        """Make a call with `given` as arguments (`raw` instead, whatever it is); what the answer says."""
+        answer = await self.asked(
+            tool if "." in tool else f"{self.on}.{tool}", given if raw is None else raw, turn=turn, call_id=call_id, operation=operation, hurried=hurried
+        )  # fmt: skip
+        self.answers.append(answer)
+        return answer.says
+
+    def start(self, tool: str, **given: Any) -> asyncio.Task[str]:
+        """The same without waiting for it."""
+        return asyncio.ensure_future(self.call(tool, **given))
+
+    @property
+    def last(self) -> Answer:
+        return self.answers[-1]
+
+    # ---- its harness, and people ----------------------------------------------------------------------------------------
+
+    async def post(self, path: str, body: Any = None, *, by: httpx.AsyncClient | None = None, status: int = 200) -> Any:
+        """A request about the run, by its owner."""
+        answer = await (by or self.http).post(f"/v1/runs/{self.run}{path}", json=body or {})
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def look(self, path: str = "") -> Any:
+        answer = await self.http.get(f"/v1/runs/{self.run}{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def hold(self) -> dict[str, Any]:
+        """The hold that the last answer names, as a person sees it."""
+        held = self.last.body["hold"]["hold"]
+        return dict((await self.mia.get(f"/v1/holds/{held}")).json())
+
+    async def vote(self, say: str, *, by: httpx.AsyncClient | None = None, status: int = 200, **more: Any) -> Any:
+        """A person's say about the hold of the last answer."""
+        hold = await self.hold()
+        answer = await (by or self.mia).post(f"/v1/holds/{hold['hold']}/{say}", json={"digest": hold["digest"], **more})
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def first_hold(self) -> str:
+        """Wait for the run's first hold, as a person finds it: by looking again."""
+        found: list[str] = []
+
+        async def look() -> None:
+            while not found:
+                holds = (await self.mia.get("/v1/holds?state=held")).json()["holds"]
+                found.extend(one["hold"] for one in holds if one["run"] == self.run)
+
+        await asyncio.wait_for(look(), 5)
+        return found[0]
+
+    async def until_run(self, **wanted: Any) -> dict[str, Any]:
+        """Wait until the run shows these values."""
+        async with asyncio.timeout(5):
+            while True:
+                shown = await self.look()
+                if all(shown[name] == value for name, value in wanted.items()):
+                    return dict(shown)
+                await asyncio.sleep(0.02)
+
+    async def events(self) -> list[dict[str, Any]]:
+        return list((await self.look("/events?limit=500"))["events"])
+
+    # ---- upstreams ------------------------------------------------------------------------------------------------------
+
+    def took(self, id: str) -> list[dict[str, Any]]:
+        """What the upstream got of one case: tool, arguments, key."""
+        if self.on == "web":
+            return [{"tool": one.tool, "arguments": one.arguments, "key": one.key} for one in self.web.of(id)]
+        calls = [call["params"] for call in self.stage.desk.calls(id)]
+        return [{"tool": call["name"], "arguments": call["arguments"], "key": call["_meta"].get("key")} for call in calls]
+
+    async def reached(self, id: str, times: int = 1) -> None:
+        await until(lambda: len(self.took(id)) >= times, f"request {times} of {id!r} on {self.on}")
+
+    def told(self) -> list[Any]:
+        """All answers in the form in which two doors are compared."""
+        plain = Plain()
+        return [plain([answer.says, answer.body]) for answer in self.answers]
+
+
+class RestAgent(Agent):
+    door = "rest"
+
+    async def open(self) -> None:
+        answer = await self.http.post("/v1/runs", json={"run_key": self.run_key})
+        assert answer.status_code == 201, answer.text
+        self.run = answer.json()["run"]
+
+    async def tools(self) -> dict[str, Any]:
+        return {tool["name"]: tool["inputSchema"] for tool in (await self.look("/tools"))["tools"]}
+
+    async def asked(self, tool: str, arguments: Any, *, turn: int, call_id: str, operation: str, hurried: bool) -> Answer:
+        body = {"tool": tool, "arguments": arguments, "call_id": call_id or None, "operation_id": operation or None, "turn": turn}
+        answer = await self.http.post(f"/v1/runs/{self.run}/calls", json=body | ({"wait": 0.1} if hurried else {}))
+        return rest_answer(answer)
+
+
+def rest_answer(answer: httpx.Response) -> Answer:
+    body = answer.json()
+    if answer.status_code == 200:
+        return Answer(_done(body), body)
+    waits = "retry-after" in answer.headers
+    if answer.status_code == 202:
+        return Answer(body["status"], body, waits)
+    assert (answer.headers["content-type"], body["status"]) == ("application/problem+json", answer.status_code)
+    return Answer(f"refused:{body['reason']}", body, waits)
+
+
+def _done(body: Mapping[str, Any]) -> str:
+    return ("replayed" if body["replayed"] else "done") + (f":{body['reason']}" if body["reason"] else "")
+
+
+class McpAgent(Agent):
+    door = "mcp"
+
+    async def open(self) -> None:
+        """An MCP client only names its run; it is opened on first use."""
+        self.session = self.stage.client(f"agent:{self.principal}", **{"gateway-run": self.run_key})
+        await self.tools()
+        self.run = (await self.http.post("/v1/runs", json={"run_key": self.run_key})).json()["run"]
+
+    async def tools(self) -> dict[str, Any]:
+        tools = (await mcp(self.session, "tools/list"))["tools"]
+        return {tool["name"].replace("__", ".", 1): tool["inputSchema"] for tool in tools}
+
+    async def asked(self, tool: str, arguments: Any, *, turn: int, call_id: str, operation: str, hurried: bool) -> Answer:
+        meta = {"call_id": call_id, "operation_id": operation, "turn": turn}
+        params = {"name": tool.replace(".", "__", 1), "arguments": arguments, "_meta": {OURS + name: value for name, value in meta.items() if value}}
+        impatient = {"user-agent": "openai-agents"} if hurried else {}
+        return mcp_answer(await mcp(self.session, "tools/call", params, **impatient))
+
+
+async def mcp(client: httpx.AsyncClient, method: str, params: Mapping[str, Any] | None = None, path: str = "/mcp", **headers: str) -> dict[str, Any]:
+    """One request of revision 2026-07-28; its result."""
+    body = mcp_body(method, params or {})
+    named = {"mcp-name": body["params"]["name"]} if "name" in body["params"] else {}
+    known = {"mcp-protocol-version": VERSION, "mcp-method": method, "accept": "application/json, text/event-stream"}
+    answer = await client.post(path, json=body, headers=known | named | headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["id"] == body["id"]
+    return dict(answer.json()["result"])
+
+
+def mcp_body(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    envelope = {PROTOCOL + "protocolVersion": VERSION, PROTOCOL + "clientCapabilities": {}}
+    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": {**params.get("_meta", {}), **envelope}}}
+
+
+def mcp_answer(result: dict[str, Any]) -> Answer:
+    """In REST's form; what `_meta` says must be what the structured content says."""
+    meta = result.pop("_meta")
+    call, budget = meta.pop(OURS + "call"), meta.pop(OURS + "budget", None)
+    assert (result.pop("resultType"), meta.pop(PROTOCOL + "serverInfo")["name"]) == ("complete", "tool-call-gateway")
+    assert not any(name.startswith(OURS) for name in meta)
+    if call["status"] in ("held", "ready"):
+        body = result["structuredContent"]
+        assert (result["isError"], call["hold"], call["reason"], budget) == (False, body["hold"]["hold"], "approval.required", body["budget"])
+        return Answer(call["status"], body)
+    if "hint" in (result.get("structuredContent") or {}):
+        body = result["structuredContent"]
+        assert (result["isError"], call["call"], call["reason"], budget) == (True, body["call"], body["reason"], body["budget"])
+        return Answer(f"refused:{body['reason']}", body)
+    told = {"call": call["call"], "status": call["status"], "reason": call["reason"], "replayed": call["replayed"]}
+    told |= {"message": call.get("message"), "differences": call.get("differences"), "result": result | ({"_meta": meta} if meta else {})}
+    return Answer(_done(told), told | {"budget": budget})

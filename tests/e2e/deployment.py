@@ -1,0 +1,136 @@
+"""The deployment of the acceptance tests: two upstreams with the same tools, one rule a tool, and one principal with its policy a budget.
+
+`web` speaks HTTP, `desk` MCP on stdio, nobody listens behind `down`. What a tool is for stands in RULES; what a run may have in RUNS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.settings import Settings, load_settings
+
+SECRET = "s" * 40
+HERE = Path(__file__).parent
+LIMITED = "turns: unlimited, tool_calls: 500, deadline: 10m, tokens: unlimited"
+
+RUNS: Mapping[str, str] = {
+    "plain": f"budgets: {{{LIMITED}}}",
+    "tight": "budgets: {turns: 3, tool_calls: 3, tool_calls_per_turn: 2, deadline: 10m, tokens: unlimited}",
+    "coins": f"budgets: {{{LIMITED}, cost_usd: 0.50}}\n  on_exhausted: {{cost: refuse}}",
+    "coins_close": f"budgets: {{{LIMITED}, cost_usd: 0.50}}",
+    "purse": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 1000, tokens_per_turn: 400}",
+    "twenty": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 2000, tokens_per_turn: 100}",
+    "fifty": "budgets: {turns: unlimited, tool_calls: 50, deadline: 10m, tokens: unlimited}",
+    "fifty_coins": "budgets: {turns: unlimited, tool_calls: unlimited, deadline: 10m, tokens: unlimited, cost_usd: 10.00}\n"
+    "  on_exhausted: {cost: refuse}",
+    "single": f"budgets: {{{LIMITED}, in_flight_calls: 1, open_holds: 1}}",
+    "short": "budgets: {turns: unlimited, tool_calls: 500, deadline: 1s, tokens: unlimited}",
+    "late": "budgets: {turns: unlimited, tool_calls: 500, deadline: 300ms, tokens: unlimited}\n  on_exhausted: {deadline: refuse}",
+    "strict": f"budgets: {{{LIMITED}}}\n  require_turns: true",
+    "loopy": f"budgets: {{{LIMITED}}}\nloops: {{writes: 2, reads: 3, cycles: 2, refusals: 3, close_after: 2}}",
+    "solo": f"budgets: {{{LIMITED}}}",
+}
+"""Principal `agent:NAME` -> the `run` of the policy that governs it. `solo` may have one open run; `agent:nobody` has no policy."""
+
+RULES: Mapping[str, str] = {
+    "read": "effect: read_only",
+    "poll": "effect: read_only, poll: true",
+    "put": "effect: idempotent_write",
+    "pay": "effect: non_idempotent, approval: never",
+    "order": "effect: non_idempotent, approval: never, idempotency: {key_from: [id], SEND_AS}",
+    "refund": 'effect: non_idempotent, approval: {hold_open: 0s, show: "Refund {args.id}"}',
+    "expiring": "effect: non_idempotent, approval: {hold_open: 0s, expires_in: 100ms}",
+    "lapsing": "effect: non_idempotent, approval: {hold_open: 0s, execute_within: 100ms}",
+    "waiting": "effect: non_idempotent, approval: {hold_open: 20s}",
+    "twice": 'effect: non_idempotent, approval: {hold_open: 0s, quorum: 2, approvers: ["user:mia", "user:ben"]}',
+    "at_once": "effect: non_idempotent, approval: {hold_open: 0s, execute: at_once}",
+    "quick": "effect: read_only, timeout: 250ms",
+    "quick_put": "effect: idempotent_write, timeout: 250ms",
+    "quick_pay": "effect: non_idempotent, approval: never, timeout: 250ms",
+    "again": "effect: read_only, retry: {attempts: 3, backoff: 1ms}",
+    "again_put": "effect: idempotent_write, retry: {attempts: 3, backoff: 1ms}",
+    "patient_put": "effect: idempotent_write, retry: {attempts: 3, backoff: 8s}",
+    "freed": "effect: non_idempotent, approval: never, idempotency: {on_error: retry, not_applied_on: [409], SEND_AS}",
+    "capped": "effect: read_only, result: {max_bytes: 1KiB}",
+    "shaped": "effect: read_only, result: {schema: {type: object, required: [total]}}",
+    "masked": "effect: read_only, result: {redact: [/card/number]}",
+    "bound": "effect: read_only, arguments: {bind: {tenant: principal.claims.tenant}}",
+    "narrow": "effect: read_only, arguments: {schema: {properties: {size: {maximum: 10}}}}",
+    "guarded": "effect: read_only, allow_if: args.size <= 5",
+    "priced": "effect: read_only, price: {cost_usd: 0.20}",
+    "hasty": "effect: idempotent_write, timeout: 1h, min_time: 59m",
+    "odd": "effect: read_only",
+    "absent": "effect: read_only",
+}
+"""Tool -> its rule. `odd` has a schema that can't be enforced (on `desk`), `absent` is offered by nobody, `ghost` is offered without a rule."""
+
+OFFERED = (*(name for name in RULES if name not in ("odd", "absent")), "ghost")
+SEND_AS = {"web": "send_as: {header: Idempotency-Key}", "desk": "send_as: {meta: key}", "down": "send_as: {header: Idempotency-Key}"}
+SCHEMA = "{type: object, properties: {do: {type: string}, id: {type: string}, size: {type: integer}}}"
+PEOPLE = ("mia", "ben")
+AGENTS = (*RUNS, "nobody")
+
+
+def key_of(id: str) -> str:
+    """The API key of a principal."""
+    return f"key of {id}".replace(" ", "-").replace(":", "-")
+
+
+def write(folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does") -> Path:
+    """The files of the deployment; the path of gateway.yaml. `described` begins the description of each HTTP tool."""
+    (folder / "policies").mkdir(parents=True, exist_ok=True)
+    rules = "".join(_rules(upstream) for upstream in SEND_AS)
+    for name, run in RUNS.items():
+        head = f'version: 1\nname: {name}\nmatch: {{principals: ["agent:{name}"]}}\nrun:\n  {run}\n'
+        (folder / "policies" / f"{name}.yaml").write_text(f'{head}defaults: {{timeout: 20s, approvers: ["group:leads"]}}\ntools:\n{rules}')
+    settings = folder / "gateway.yaml"
+    settings.write_text(
+        f'listen: 127.0.0.1:{port}\nledger: sqlite:gateway.db\npolicies: policies/\nsecret: ["${{env:GATEWAY_SECRET}}"]\nupstreams:\n'
+        f'  web: {{http: {{base_url: "{web}", tools: {_http_tools(described)}}}}}\n'
+        f'  down: {{http: {{base_url: "http://127.0.0.1:9", tools: {_http_tools(described)}}}}}\n'
+        f'  desk: {{mcp: {{command: ["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"], '
+        f'env: {{HEARD: "{heard}"}}}}}}\n{_principals()}'
+    )
+    return settings
+
+
+def load(settings: Path) -> Settings:
+    return load_settings(settings, {"GATEWAY_SECRET": SECRET})
+
+
+def _rules(upstream: str) -> str:
+    send_as = SEND_AS[upstream]
+    return "".join(f"  - {{tool: {upstream}.{tool}, {_keyed(rule, send_as)}}}\n" for tool, rule in RULES.items())
+
+
+def _keyed(rule: str, send_as: str) -> str:
+    """Writes carry their key upstream."""
+    if "SEND_AS" in rule:
+        return rule.replace("SEND_AS", send_as)
+    return rule if "read_only" in rule else f"{rule}, idempotency: {{{send_as}}}"
+
+
+def _http_tools(described: str) -> str:
+    tools = (
+        f"{{name: {name}, description: {described} {name}., method: POST, path: /{name}, body: arguments, input_schema: {SCHEMA}}}"
+        for name in OFFERED
+    )  # fmt: skip
+    return f"[{', '.join(tools)}]"
+
+
+def _principals() -> str:
+    agents = "".join(
+        f'    - {{id: "agent:{name}", claims: {{tenant: acme}}, trust: [call_id, idempotency_key], sha256: "{_sha256(f"agent:{name}")}"}}\n'
+        for name in AGENTS
+    )
+    people = "".join(f'    - {{id: "user:{name}", person: true, groups: [leads], sha256: "{_sha256(f"user:{name}")}"}}\n' for name in PEOPLE)
+    meter = f'    - {{id: "agent:meter", sha256: "{_sha256("agent:meter")}"}}\n'
+    roles = 'roles: {approver: ["group:leads"], operator: ["group:leads"], reporter: ["agent:meter"]}\n'
+    return f'principals:\n  keys:\n{agents}{people}{meter}{roles}limits: [{{open_runs: 50}}, {{for: "agent:solo", open_runs: 1}}]\n'
+
+
+def _sha256(id: str) -> str:
+    return hashlib.sha256(key_of(id).encode()).hexdigest()

@@ -1,0 +1,93 @@
+"""A gateway of the acceptance tests inside this process: real sockets, real upstreams, and a look at what its upstreams saw."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+
+from gateway.app import App, create_app, server
+from tests.e2e import deployment
+from tests.e2e.web_upstream import Web, until, web_upstream
+
+
+@dataclass
+class Desk:
+    """What the stdio server heard, oldest first, from the file that it writes."""
+
+    file: Path
+    start: int = 0
+
+    def heard(self, method: str) -> list[dict[str, Any]]:
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        messages = [json.loads(line) for line in lines if line.endswith("}")]
+        return [message for message in messages if message.get("method") == method]
+
+    def calls(self, id: str | None = None) -> list[dict[str, Any]]:
+        """The `tools/call` of a case; of all without one."""
+        calls = self.heard("tools/call")
+        return [call for call in calls if id is None or call["params"]["arguments"].get("id") == id]
+
+    async def reached(self, id: str, times: int = 1) -> None:
+        await until(lambda: len(self.calls(id)) >= times, f"call {times} of {id!r} at the desk")
+
+
+@dataclass
+class Stage:
+    """A running gateway with its upstreams."""
+
+    url: str
+    app: App
+    web: Web
+    desk: Desk
+    clients: list[httpx.AsyncClient] = field(default_factory=list)
+
+    def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
+        """Whoever asks, over a connection of its own; closed with the stage."""
+        known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=15, trust_env=False, limits=limits)
+        self.clients.append(client)
+        return client
+
+    async def waiting(self, riders: int) -> None:
+        """Wait until so many callers in all wait for dispatches."""
+        flights = self.app.engine.flights
+        await until(lambda: sum(flight.riders for flight in flights.values()) == riders, f"{riders} callers that wait")
+
+
+@asynccontextmanager
+async def running(folder: Path, web: Web, **described: str) -> AsyncIterator[Stage]:
+    """Serve the deployment of a folder, and stop in order."""
+    heard = folder / "heard"
+    settings = deployment.load(deployment.write(folder, web.url, heard, **described))
+    app = create_app(settings)
+    serving = server(app, settings)
+    task = asyncio.ensure_future(serving.serve())
+    await until(lambda: serving.started or task.done(), "the gateway", 10)
+    stage = Stage(f"http://127.0.0.1:{_port(serving)}", app, web, Desk(heard))
+    try:
+        yield stage
+    finally:
+        for client in stage.clients:
+            await client.aclose()
+        serving.should_exit = True
+        await asyncio.wait_for(task, 20)
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncIterator[Stage]:
+    """A gateway and its HTTP upstream."""
+    async with web_upstream() as web, running(folder, web) as stage:
+        yield stage
+
+
+def _port(serving: uvicorn.Server) -> int:
+    return int(serving.servers[0].sockets[0].getsockname()[1])
