@@ -20,11 +20,16 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = Parser(prog="gateway", description="A gateway between AI agents and their tools.", epilog="`gateway COMMAND -h` says more.")
     top.add_argument("--version", action="version", version=f"gateway {own_version()}")
-    top.set_defaults(config=CONFIG, json=False, run=lambda args: top.print_help(sys.stderr) or 2)
+    top.set_defaults(config=CONFIG, json=False, run=lambda _: usage(top))
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     for family in FAMILIES:
         family.add(commands)
     return top
+
+
+def usage(top: argparse.ArgumentParser) -> int:
+    top.print_help(sys.stderr)
+    return 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:

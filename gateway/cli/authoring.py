@@ -1,4 +1,4 @@
-"""`gateway init`, `keys`, `check`, `test`, `schema`: for those who write the policies and the deployment file."""
+"""`gateway init`, `keys`, `schema`: for those who begin a deployment file and policies."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import argparse
 import json
 import secrets
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gateway.cli import output
 from gateway.cli.output import Failure
 from gateway.keys import make_key
+from gateway.policy.cases_schema import CASES_SCHEMA
 from gateway.policy.schema import document_schema
 from gateway.settings import SETTINGS_SCHEMA
+from gateway.source import check_schema, read
 
 STARTER = Path(__file__).with_name("starter")
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "policy": document_schema, "tests": lambda: CASES_SCHEMA, "settings": lambda: SETTINGS_SCHEMA,
+}  # fmt: skip
+KEY_SCHEMA = SETTINGS_SCHEMA["properties"]["principals"]["properties"]["keys"]["items"]
 
 
 def add(commands: Any) -> None:
     init = commands.add_parser("init", help="write a starting gateway.yaml and policies, and print its keys once")
     init.add_argument("folder", nargs="?", default=".")
     init.set_defaults(run=write_starter)
-    keys = commands.add_parser("keys", help="make keys for principals").add_subparsers(dest="what", required=True)
+    keys = commands.add_parser("keys", help="make keys for principals").add_subparsers(required=True)
     new = keys.add_parser("new", help="print a key and its entry for gateway.yaml")
     new.add_argument("id", metavar="ID", help="like agent:refund-bot or user:mia")
     new.add_argument("--person", action="store_true", help="a person, who may vote if a role says so")
@@ -30,7 +37,7 @@ def add(commands: Any) -> None:
     new.add_argument("--task-type", action="append", default=[])
     new.set_defaults(run=new_key)
     schema = commands.add_parser("schema", help="print the JSON Schema of a file, for editors")
-    schema.add_argument("of", choices=("policy", "settings"))
+    schema.add_argument("of", choices=tuple(SCHEMAS))
     schema.set_defaults(run=print_schema)
 
 
@@ -43,6 +50,8 @@ def new_key(args: argparse.Namespace) -> int:
         entry["groups"] = args.group
     if args.task_type:
         entry["task_types"] = args.task_type
+    if wrong := check_schema(read("entry", json.dumps(entry).encode()), KEY_SCHEMA):
+        raise Failure("; ".join(mistake.message for mistake in wrong) + ".")
     if args.json:
         output.as_json({"key": key, "entry": entry})
         return 0
@@ -53,7 +62,7 @@ def new_key(args: argparse.Namespace) -> int:
 
 
 def print_schema(args: argparse.Namespace) -> int:
-    output.as_json(document_schema() if args.of == "policy" else SETTINGS_SCHEMA)
+    output.as_json(SCHEMAS[args.of]())
     return 0
 
 

@@ -25,7 +25,7 @@ from gateway.policy.compile import compile_document
 from gateway.policy.lint import Deployment, Remark, lint
 from gateway.policy.store import TESTS, LoadedPolicies, load_policies
 from gateway.ports import PolicyError
-from gateway.settings import Settings, load_settings
+from gateway.settings import SETTINGS_SCHEMA, Settings, load_settings
 from gateway.source import Position, Source, SourceError, read
 
 _PLACED = re.compile(r"(?P<file>[^:]+)(:(?P<line>\d+):(?P<column>\d+))?: (?P<message>.*)")
@@ -77,8 +77,10 @@ def _deployment_in(path: Path | None, config: str) -> Path | None:
         return existing(config)
     if not path.exists():
         raise Failure(f"There is no {shown(path)}.")
-    inside = path / CONFIG if path.is_dir() else path
-    return inside if inside.name in (CONFIG, Path(config).name) and inside.exists() else None
+    if path.is_dir():
+        return path / CONFIG if (path / CONFIG).exists() else None
+    data = None if path.name.endswith(TESTS) else _source(path).data
+    return path if isinstance(data, dict) and data.keys() & SETTINGS_SCHEMA["properties"].keys() else None
 
 
 def _deployment(file: Path, *, upstreams: bool) -> tuple[list[str], list[Remark]]:
@@ -134,8 +136,8 @@ def _policies(place: Path, known: Deployment) -> tuple[list[str], list[Remark]]:
         loaded = load_policies(place) if place.is_dir() or not place.exists() else _alone(place)
     except PolicyError as error:
         return [shown(place)], _mistakes(str(error), folder)
-    names = {*loaded.files}
-    return [shown(folder / name) for name in loaded.files], [_in(folder if one.position.file in names else Path(), one) for one in lint(loaded, known)]
+    remarks = [_in(folder if one.position.file in loaded.files else Path(), one) for one in lint(loaded, known)]
+    return [shown(folder / name) for name in loaded.files], remarks
 
 
 def _alone(file: Path) -> LoadedPolicies:
@@ -170,7 +172,8 @@ def run_tests(args: argparse.Namespace) -> int:
     try:
         policies = load_policies(folder)
     except PolicyError as error:
-        raise Failure(f"{shown(folder)} can't be used, so nothing was tested; `gateway check` says more:\n{error}") from None
+        wrong = "\n".join(f"{one.position}: {one.message}" for one in _mistakes(str(error), folder))
+        raise Failure(f"{shown(folder)} can't be used, so nothing was tested:\n{wrong}") from None
     if not files:
         raise Failure(f"Nothing was tested: there is no *{TESTS} in {shown(folder)}.")
     results, mistakes = _played(files, policies)

@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from gateway.cli import output
+from gateway.cli.arguments import counting
 from gateway.cli.output import Failure
 from gateway.cli.place import KEY_VARIABLE, asked, reading
 from gateway.core.run import stream_of
@@ -17,10 +18,10 @@ COLUMNS = ("hold", "state", "tool", "principal", "show", "held_at", "expires_at"
 
 
 def add(commands: Any) -> None:
-    holds = commands.add_parser("holds", help="list, show, approve or deny held calls").add_subparsers(dest="what", required=True)
+    holds = commands.add_parser("holds", help="list, show, approve or deny held calls").add_subparsers(required=True)
     listing = holds.add_parser("list", help="newest first")
     listing.add_argument("--all", action="store_true", help="also those that were decided or expired")
-    listing.add_argument("--limit", type=int, default=50)
+    listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_holds(args)))
     show = holds.add_parser("show", help="one held call, with what would be executed")
     show.add_argument("id", metavar="HOLD")
@@ -38,7 +39,7 @@ async def list_holds(args: argparse.Namespace) -> int:
     async with reading(args.config) as ledger:
         rows = await ledger.rows("holds", {} if args.all else {"state": "held"}, limit=args.limit)
     if args.json:
-        output.as_json(rows)
+        output.as_json([output.plain(row) for row in rows])
     else:
         output.table(rows, COLUMNS, nothing="Nothing waits for approval.")
     return 0
@@ -54,8 +55,8 @@ async def show_hold(args: argparse.Namespace) -> int:
         data = await ledger.payload(stream_of(args.id), call.arguments) if call.arguments else None
     arguments = json.loads(data) if data is not None else None
     shown = {
-        "hold": hold.id, "state": hold.state, "asks": visible(hold.show), "tool": call.tool, "principal": run.principal, "run": run.id, "goal": run.goal,
-        "call": call.id, "rules": ", ".join(r.rule for r in hold.requirements),
+        "hold": hold.id, "state": hold.state, "asks": visible(hold.show), "tool": call.tool, "principal": run.principal, "run": run.id,
+        "goal": run.goal, "call": call.id, "rules": ", ".join(r.rule for r in hold.requirements),
         "approvers": "; ".join(f"{r.quorum} of {', '.join(r.approvers)}" for r in hold.requirements),
         "votes": ", ".join(f"{v.by} {v.vote}" for v in hold.votes), "held": time_text(hold.held_at), "decide by": time_text(hold.expires_at),
         "execute by": time_text(hold.execute_by), "digest": hold.digest,
@@ -77,12 +78,12 @@ def visible_json(value: Any) -> str:
 
 
 def cast(args: argparse.Namespace) -> int:
-    hold = asked(args.config, args.url, "GET", f"/v1/holds/{args.id}")
+    hold = asked(args.config, args.url, "GET", "holds", args.id)
     same = args.digest is None or (len(args.digest) >= 8 and hold["digest"].startswith(args.digest))
     body = {"digest": hold["digest"] if same else args.digest, "note" if args.vote == "approve" else "reason": args.note}
-    after = asked(args.config, args.url, "POST", f"/v1/holds/{args.id}/{args.vote}", body)
+    after = asked(args.config, args.url, "POST", "holds", args.id, args.vote, body=body)
     if args.json:
         output.as_json(after)
     else:
-        output.say(f"{after['hold']} is {after['status']}.")
+        output.say(visible(f"{after['hold']} is {after['status']}."))
     return 0

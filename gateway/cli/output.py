@@ -41,9 +41,16 @@ def cell(name: str, value: Any) -> str:
     """One value for a person: times in RFC 3339, money in dollars, absent as a dash."""
     if value is None or value == "":
         return "-"
-    if name.endswith("_at") or name == "execute_by":
-        return time_text(value) or "-"
-    return visible(str(value))
+    return visible(str(_timed(name, value)))
+
+
+def _timed(name: str, value: Any) -> Any:
+    return time_text(value) if name.endswith("_at") or name == "execute_by" else value
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A view's row for JSON: times as text, and without what only the ledger itself needs."""
+    return {name: _timed(name, value) for name, value in row.items() if name not in ("stream", "due_at")}
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, nothing: str) -> None:
@@ -63,4 +70,4 @@ def fields(pairs: Iterable[tuple[str, Any]]) -> None:
     shown = [(name, value) for name, value in pairs if value not in (None, "", (), [], {})]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        say(f"{name.ljust(width)}  {value if isinstance(value, str) else cell(name, value)}")
+        say(f"{name.ljust(width)}  {cell(name, value)}")

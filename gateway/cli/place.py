@@ -31,7 +31,7 @@ def shown(path: Path) -> str:
 def existing(path: str) -> Path:
     """The deployment file, absolute; it must be there."""
     if not Path(path).is_file():
-        raise Failure(f"There is no {path} in {Path.cwd()}. Make one with `gateway init`, or name yours with --config.")
+        raise Failure(f"There is no {Path(path).absolute()}. Make one with `gateway init`, or name yours with --config.")
     return Path(path).absolute()
 
 
@@ -69,7 +69,8 @@ def asked(path: str, url: str | None, method: str, *route: str, body: Any = None
     try:
         answer = httpx.request(method, target, json=body, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise Failure(f"The gateway at {base} can't be reached: {fault}. Start it with `gateway serve`, or name another with --url.") from None
+        why = str(fault).rstrip(".")
+        raise Failure(f"The gateway at {base} can't be reached: {why}. Start it with `gateway serve`, or name another with --url.") from None
     try:
         said = answer.json()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`gateway runs`, `gateway calls`, `gateway verify`: what the ledger holds, read without disturbing the gateway."""
+"""`gateway runs`, `gateway calls`, `gateway verify`: what the ledger holds, read without disturbing the gateway; and the stops of a run."""
 
 from __future__ import annotations
 
@@ -7,31 +7,39 @@ import asyncio
 from typing import Any
 
 from gateway.cli import output
+from gateway.cli.arguments import counting
 from gateway.cli.output import Failure
-from gateway.cli.place import reading
+from gateway.cli.place import KEY_VARIABLE, asked, reading
 from gateway.core.run import Tree, stream_of
-from gateway.doors.render import time_text
+from gateway.doors.render import time_text, visible
 from gateway.ledger.verify import verify
 
 RUN_COLUMNS = ("run", "principal", "policy", "state", "status", "reason", "turns", "opened_at", "run_key")
 CALL_COLUMNS = ("call", "turn", "tool", "state", "reason", "attempt", "hold", "asked_at")
 
+STOPS = {"freeze": "admit nothing more for now", "resume": "let a frozen run go on", "cancel": "end a run as cancelled"}
+
 
 def add(commands: Any) -> None:
-    runs = commands.add_parser("runs", help="list runs, or show one").add_subparsers(dest="what", required=True)
+    runs = commands.add_parser("runs", help="list, show, freeze, resume or cancel runs").add_subparsers(required=True)
     listing = runs.add_parser("list", help="newest first")
     listing.add_argument("--state", choices=("open", "frozen", "closing", "closed"))
     listing.add_argument("--principal")
-    listing.add_argument("--limit", type=int, default=50)
+    listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_runs(args)))
     show = runs.add_parser("show", help="one run with its calls")
     show.add_argument("id", metavar="RUN")
     show.set_defaults(run=lambda args: asyncio.run(show_run(args)))
-    calls = commands.add_parser("calls", help="list calls, or show one").add_subparsers(dest="what", required=True)
+    for act, what in STOPS.items():
+        one = runs.add_parser(act, help=f"{what}, with your key in {KEY_VARIABLE}")
+        one.add_argument("id", metavar="RUN")
+        one.add_argument("--url", help="the gateway's address, if not that of the settings")
+        one.set_defaults(run=steer, act=act)
+    calls = commands.add_parser("calls", help="list calls, or show one").add_subparsers(required=True)
     listing = calls.add_parser("list", help="newest first")
     for name in ("run", "tool", "state"):
         listing.add_argument(f"--{name}", dest=f"by_{name}")
-    listing.add_argument("--limit", type=int, default=50)
+    listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_calls(args)))
     show = calls.add_parser("show", help="one call with its events, arguments and result")
     show.add_argument("id", metavar="CALL")
@@ -45,7 +53,7 @@ async def list_runs(args: argparse.Namespace) -> int:
     async with reading(args.config) as ledger:
         rows = await ledger.rows("runs", where, limit=args.limit)
     if args.json:
-        output.as_json(rows)
+        output.as_json([output.plain(row) for row in rows])
     else:
         output.table(rows, RUN_COLUMNS, nothing="No runs.")
     return 0
@@ -59,11 +67,20 @@ async def show_run(args: argparse.Namespace) -> int:
         row = (await ledger.rows("runs", {"run": args.id}, limit=1))[0]
         calls = await ledger.rows("calls", {"run": args.id}, limit=1000)
     if args.json:
-        output.as_json({**row, "calls": calls})
+        output.as_json({**output.plain(row), "calls": [output.plain(one) for one in calls]})
         return 0
     output.fields((name, row[name]) for name in row if name not in ("stream", "due_at"))
     output.say()
     output.table(reversed(calls), CALL_COLUMNS, nothing="No calls.")
+    return 0
+
+
+def steer(args: argparse.Namespace) -> int:
+    after = asked(args.config, args.url, "POST", "runs", args.id, args.act, body={})
+    if args.json:
+        output.as_json(after)
+    else:
+        output.say(visible(f"{after['run']} is {after['status']}."))
     return 0
 
 
@@ -72,7 +89,7 @@ async def list_calls(args: argparse.Namespace) -> int:
     async with reading(args.config) as ledger:
         rows = await ledger.rows("calls", where, limit=args.limit)
     if args.json:
-        output.as_json(rows)
+        output.as_json([output.plain(row) for row in rows])
     else:
         output.table(rows, ("call", "run", *CALL_COLUMNS[1:]), nothing="No calls.")
     return 0
@@ -90,7 +107,7 @@ async def show_call(args: argparse.Namespace) -> int:
         events = [one for one in await ledger.events(stream, 0, 100_000) if getattr(one.event, "call", None) == args.id]
     told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__} for one in events]
     if args.json:
-        output.as_json({**row, "events": told})
+        output.as_json({**output.plain(row), "events": told})
         return 0
     output.fields((name, row[name]) for name in row if name != "stream")
     output.say()

@@ -54,7 +54,7 @@ def cant_listen(host: str, port: int) -> str | None:
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
-        return f"Can't listen on {host} port {port}: {error.strerror}"
+        return f"Can't listen on {host} port {port}: {str(error.strerror).partition(' (while')[0]}"
     return None
 
 

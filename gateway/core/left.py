@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gateway.core.guards.budgets import purse
 from gateway.core.guards.turns import is_final
 from gateway.core.model import BudgetLeft
-from gateway.core.run import Tree
+from gateway.core.run import Run, Tree
 
 _WARN_UNDER = 0.2
 
@@ -23,10 +23,10 @@ def budget_left(tree: Tree, run: str, now: int) -> BudgetLeft:
         tool_calls = _least(tool_calls, "tool_calls", limits.tool_calls, used.tool_calls, low)
         tokens = _least(tokens, "tokens", limits.tokens, used.tokens, low)
         cost = _least(cost, "cost_usd", limits.usd_micros, used.usd_micros, low)
+    if any(_is_late(one, now) for one in tree.lineage(run)):
+        low.append("deadline")
     deadline = tree.deadline_at(run, now)
     left_ms = max(0, deadline - now)
-    if state.limits.deadline_ms and left_ms < state.limits.deadline_ms * _WARN_UNDER:
-        low.append("deadline")
     return BudgetLeft(
         turns if state.last_turn else "unmetered", is_final(tree, state, now), tool_calls, tokens,
         None if cost is None else cost / 1_000_000, deadline, left_ms / 1000, _warning(low),
@@ -40,6 +40,11 @@ def _least(so_far: int | None, name: str, limit: int | None, used: int, low: lis
     if left < limit * _WARN_UNDER and name not in low:
         low.append(name)
     return left if so_far is None else min(so_far, left)
+
+
+def _is_late(run: Run, now: int) -> bool:
+    whole = run.limits.deadline_ms
+    return whole is not None and run.deadline_at(now) - now < whole * _WARN_UNDER
 
 
 def _warning(low: Iterable[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -15,11 +15,24 @@ _META = {
 }
 
 
-class Agent:
+class _Caller:
+    """Whoever has a key; a context manager that closes its connections."""
+
+    def __init__(self, url: str, key: str):
+        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+
+class Agent(_Caller):
     """A model loop's hands: lists tools and calls them in one run, named by its URL."""
 
     def __init__(self, url: str, key: str, run_key: str):
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+        super().__init__(url, key)
         self._path = f"/r/{run_key}/mcp"
         self._ids = count(1)
 
@@ -41,11 +54,8 @@ class Agent:
         return result
 
 
-class Approver:
+class Approver(_Caller):
     """A person with a key: sees what waits, and decides."""
-
-    def __init__(self, url: str, key: str):
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
 
     def hold(self, hold: str) -> dict[str, Any]:
         found: dict[str, Any] = self._http.get(f"/v1/holds/{hold}").raise_for_status().json()

@@ -1,186 +1,172 @@
-"""`gateway demo`: starts the gateway and its upstreams as real processes, lets a scripted agent meet everything once, and says what happened.
+"""`gateway demo`: on a stage of real processes a scripted agent meets everything once, and each chapter says what it saw.
 
-Each chapter states what must be; one that goes otherwise makes `--once` end with 1.
+A chapter states what must be; one that goes otherwise makes the demo end with 1.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import indent, wrap
 from typing import Any
 
 import httpx
 
 from gateway.demo.agent import Agent, Approver
-from gateway.keys import make_key
+from gateway.demo.stage import LOG, Stage, StageFault, staged
+from gateway.doors.render import visible
 
-FILES = Path(__file__).with_name("files")
 CALL = "tool-call-gateway/call"
 BUDGET = "tool-call-gateway/budget"
+WIDTH = 110
+CHAPTERS = ("listing", "reading", "converting", "wrong", "forbidden", "holding", "replaying", "looping", "spending")
 
 
-def tell(port: int, folder: Path | None, *, once: bool) -> int:
-    """Set up, tell, and either end or leave the gateway up until interrupted. The exit status."""
-    with tempfile.TemporaryDirectory(prefix="gateway-demo-") as temporary:
-        place = folder or Path(temporary)
-        port = port if not once or _free(port) else _any_port()
-        if not _free(port):
-            print(f"gateway: port {port} is taken; give another with --port", file=sys.stderr)
-            return 1
-        agent_key, approver_key = _lay_out(place, port, rates := _any_port())
-        url = f"http://127.0.0.1:{port}"
-        with _process("-m", "gateway.demo.rates", str(rates)), _process("-m", "gateway", "-c", str(place / "gateway.yaml"), "serve") as server:
-            _wait_ready(server, url)
-            story = Story(Agent(url, agent_key, "demo-1"), Approver(url, approver_key))
-            good = story.tell() and _sound(place)
-            if once or not good:
-                return 0 if good else 1
-            _leave_up(server, url, place, agent_key, approver_key)
-    return 0
-
-
-def _lay_out(place: Path, port: int, rates_port: int) -> tuple[str, str]:
-    """Write the demo's files with fresh keys; the keys of agent and approver."""
-    (agent, agent_hash), (approver, approver_hash) = make_key(), make_key()
-    marks = {
-        "@PORT@": str(port), "@RATES_PORT@": str(rates_port), "@PYTHON@": json.dumps(sys.executable), "@AGENT_SHA256@": agent_hash,
-        "@APPROVER_SHA256@": approver_hash,
-    }  # fmt: skip
-    for path in sorted(FILES.rglob("*.yaml")):
-        text = path.read_text("utf-8")
-        for mark, value in marks.items():
-            text = text.replace(mark, value)
-        target = place / path.relative_to(FILES)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
-    return agent, approver
+def tell(port: int | None, folder: Path | None, *, once: bool) -> int:
+    """Set the stage, tell, and either end or leave the gateway up until interrupted. The exit status; only a failure leaves files in /tmp."""
+    place = folder.absolute() if folder else Path(tempfile.mkdtemp(prefix="gateway-demo-"))
+    place.mkdir(parents=True, exist_ok=True)
+    status = 1
+    try:
+        with _stoppable(), staged(place, port) as stage:
+            status = _told(stage, once=once)
+    except StageFault as fault:
+        print(f"gateway: {fault}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        status = 130
+    if status == 1:
+        print(f"gateway: the demo went otherwise than it should; the server's log: {place / LOG}", file=sys.stderr, flush=True)
+    elif folder is None:
+        shutil.rmtree(place, ignore_errors=True)
+    return status
 
 
 @contextmanager
-def _process(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    env = {**os.environ, "GATEWAY_DEMO_SECRET": secrets.token_urlsafe(48)}
-    process = subprocess.Popen([sys.executable, *arguments], env=env, start_new_session=True)
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends the demo as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield process
+        yield
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        signal.signal(signal.SIGTERM, before)
 
 
-def _wait_ready(server: subprocess.Popen[bytes], url: str) -> None:
-    """Until /readyz says yes; the server says on its own stderr why it can't."""
-    transport = httpx.HTTPTransport(retries=0)
-    with httpx.Client(transport=transport, timeout=2) as client:
-        for _ in range(300):
-            if server.poll() is not None:
-                raise SystemExit("gateway: the demo's server ended before it was ready")
-            try:
-                if client.get(url + "/readyz").status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            try:
-                server.wait(0.1)
-            except subprocess.TimeoutExpired:
-                continue
-    raise SystemExit("gateway: the demo's server was not ready after 30 s")
+def _told(stage: Stage, *, once: bool) -> int:
+    print(f"""\
+A gateway at {stage.url}, and behind it a shop (an MCP server over stdio) and a rates service (plain HTTP).
+One policy governs; agent:refund-bot has a key, and so has user:mia, who may approve.
+The server's log: {stage.folder / LOG}""", flush=True)  # fmt: skip
+    with Agent(stage.url, stage.agent_key, "demo-1") as agent, Approver(stage.url, stage.approver_key) as approver:
+        wrong = Story(agent, approver).tell()
+    sound = _verify(stage)
+    if wrong or not sound:
+        print(f"\nThis went otherwise than it should: {', '.join(wrong) or 'the ledger'}.", flush=True)
+        return 1
+    print("\nAll of it went as it should.", flush=True)
+    return 0 if once else _leave_up(stage)
 
 
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _sound(place: Path) -> bool:
-    command = [sys.executable, "-m", "gateway", "-c", str(place / "gateway.yaml"), "verify"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "GATEWAY_DEMO_SECRET": "0" * 48})
-    print(f"\nThe ledger, checked: {done.stdout.strip() or done.stderr.strip()}", flush=True)
+def _verify(stage: Stage) -> bool:
+    """`gateway verify`, beside the running gateway."""
+    done = subprocess.run([sys.executable, "-m", "gateway", "-c", str(stage.settings), "verify"], capture_output=True, text=True, check=False)
+    print(f"\n`gateway verify` recomputes the record: {done.stdout.strip() or done.stderr.strip()}", flush=True)
     return done.returncode == 0
 
 
-def _leave_up(server: subprocess.Popen[bytes], url: str, place: Path, agent_key: str, approver_key: str) -> None:
+def _leave_up(stage: Stage) -> int:
+    """Until Ctrl-C."""
+    client = {"type": "http", "url": f"{stage.url}/r/mine/mcp", "headers": {"Authorization": f"Bearer {stage.agent_key}"}}
     print(f"""
-The gateway stays up at {url} (Ctrl-C ends it). Its files are in {place}.
-  agent:refund-bot  {agent_key}
-  user:mia          {approver_key}
-Try: curl -s {url}/v1/runs -H "Authorization: Bearer {agent_key}"
-     gateway -c {place}/gateway.yaml runs list""", flush=True)  # fmt: skip
+The gateway stays up at {stage.url} until Ctrl-C; its files are in {stage.folder}. Its keys, made for this demo:
+  agent:refund-bot  {stage.agent_key}
+  user:mia          {stage.approver_key}
+For an MCP client:
+  {json.dumps({"mcpServers": {"demo": client}})}
+In another terminal:
+  gateway -c {stage.settings} runs list
+  gateway -c {stage.settings} calls list
+  curl -s {stage.url}/v1/runs -H "Authorization: Bearer {stage.agent_key}\"""", flush=True)  # fmt: skip
     try:
-        server.wait()
+        stage.server.wait()
     except KeyboardInterrupt:
         print("\nStopping.", flush=True)
+        return 0
+    return 1
 
 
 class Story:
-    """The chapters, in order; each prints what it saw and remembers whether it was right."""
+    """The chapters, in order. `left`: the run's tool calls after the last answer."""
 
     def __init__(self, agent: Agent, approver: Approver):
         self.agent = agent
         self.approver = approver
-        self.good = True
+        self.left: int | None = None
+        self.right = True
 
-    def tell(self) -> bool:
-        for number, chapter in enumerate(
-            (self.listing, self.reading, self.converting, self.wrong, self.forbidden, self.holding, self.replaying, self.looping, self.spending), 1
-        ):
-            print(f"\n{number}. {chapter.__doc__}", flush=True)
-            chapter()
-        return self.good
+    def tell(self) -> list[str]:
+        """The titles of the chapters that went otherwise."""
+        wrong = []
+        chapters = [getattr(self, name) for name in CHAPTERS]
+        for number, chapter in enumerate(chapters, 1):
+            title = f"{number}. {chapter.__doc__}"
+            print(f"\n{title}", flush=True)
+            self.right = True
+            try:
+                chapter()
+            except (httpx.HTTPError, RuntimeError, LookupError, TypeError, ValueError) as error:  # an answer of another form
+                self.see(False, f"the answer could not be used: {error!r}")
+            if not self.right:
+                wrong.append(title)
+        return wrong
 
     def see(self, right: bool, said: str) -> None:
-        self.good = self.good and right
-        print(f"   {'ok ' if right else 'NO '} {said}", flush=True)
+        self.right = self.right and right
+        print(f"   {'ok' if right else 'NO'}  {said}", flush=True)
 
-    def call(self, tool: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def call(self, tool: str, *, quiet: bool = False, **arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The result, and the gateway's own word about it."""
         result = self.agent.call(tool, **arguments)
-        about = result["_meta"][CALL]
-        words = " ".join(block.get("text", "") for block in result["content"])
-        print(f"   {tool}({', '.join(f'{k}={v!r}' for k, v in arguments.items())}) -> {about['status']}: {words[:150]}", flush=True)
+        about: dict[str, Any] = result["_meta"][CALL]
+        self.left = result["_meta"][BUDGET]["tool_calls_left"]
+        if not quiet:
+            print(f"   {tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})", flush=True)
+            print(indent(_words(result, about), " " * 6), flush=True)
         return result, about
 
     def listing(self) -> None:
-        """The agent asks for its tools."""
+        """The agent asks which tools it has."""
         names = self.agent.tools()
-        self.see("shop__get_order" in names and "shop__delete_customer" not in names, f"it is shown {', '.join(names)}; delete_customer is not listed")
+        print(f"   {', '.join(names)}", flush=True)
+        right = "shop__get_order" in names and "shop__delete_customer" not in names
+        self.see(right, "the shop also has delete_customer; no rule allows it, so it isn't listed")
 
     def reading(self) -> None:
-        """An allowed read, over MCP to a stdio server."""
+        """An allowed read."""
         result, about = self.call("shop__get_order", order_id="A-1001")
         self.see(about["status"] == "succeeded" and result["structuredContent"]["customer"] == "Ada Byron", "the shop's own answer, untouched")
 
     def converting(self) -> None:
-        """An allowed read of a plain HTTP tool."""
+        """An allowed read of a tool that is plain HTTP."""
         result, about = self.call("rates__convert", base="EUR", to="USD")
         self.see(about["status"] == "succeeded" and result["structuredContent"]["rate"] == 1.09, "the HTTP body became a tool result")
 
     def wrong(self) -> None:
-        """A wrong argument: told what is wrong, nothing executed, nothing charged."""
-        before = self.agent.call("shop__get_order", order_id="A-1002")["_meta"][BUDGET]["tool_calls_left"]
+        """A wrong argument."""
+        before = self.left
         result, about = self.call("shop__refund", order_id="A-1001", amount="lots", currency="EUR")
-        left = result["_meta"][BUDGET]["tool_calls_left"]
-        self.see(result["isError"] and about["reason"] == "arguments.invalid" and left == before, f"refused, {left} tool calls left as before")
+        right = result["isError"] and about["reason"] == "arguments.invalid" and self.left == before
+        self.see(right, f"told what is wrong; nothing was executed or charged, {self.left} tool calls are left as before")
 
     def forbidden(self) -> None:
         """A tool that no rule allows."""
@@ -189,29 +175,43 @@ class Story:
 
     def holding(self) -> None:
         """A refund that a person must agree to."""
-        refund = {"order_id": "A-1001", "amount": 120, "currency": "EUR"}
+        refund: dict[str, Any] = {"order_id": "A-1001", "amount": 120, "currency": "EUR"}
         result, about = self.call("shop__refund", **refund)
-        self.see(about["status"] == "held" and not result.get("isError"), "held; the agent is told to call again later")
+        self.see(about["status"] == "held" and not result.get("isError"), "held; the agent is told that nothing was executed, and to call again")
         hold = self.approver.hold(about["hold"])
-        print(f"   user:mia reads “{hold['show']}” and approves", flush=True)
+        print(f'   user:mia reads "{visible(hold["show"])}" and approves', flush=True)
         self.see(self.approver.approve(hold, "checked the order")["status"] == "approved", "approved, once, for exactly these arguments")
         result, about = self.call("shop__refund", **refund)
         self.see(about["status"] == "succeeded" and not about["replayed"], "the agent's repeat executed it")
 
     def replaying(self) -> None:
-        """The same refund once more: the record answers."""
-        result, about = self.call("shop__refund", order_id="A-1001", amount=120, currency="EUR")
+        """The same refund once more."""
+        _, about = self.call("shop__refund", order_id="A-1001", amount=120, currency="EUR")
+        self.see(about["replayed"], "answered from the record, and marked so")
         order, _ = self.call("shop__get_order", order_id="A-1001")
-        self.see(about["replayed"] and order["structuredContent"]["refunded"] == 120, "marked as replayed; the shop paid once")
+        self.see(order["structuredContent"]["refunded"] == 120, "the shop paid once")
 
     def looping(self) -> None:
         """The agent asks for the same thing again and again."""
-        reasons = [self.call("rates__convert", base="GBP", to="EUR")[1]["reason"] for _ in range(5)]
-        self.see(reasons[:4] == [None] * 4 and reasons[4] == "loop.repeat", "the fifth is intercepted and explained")
+        for count in range(1, 5):
+            _, about = self.call("rates__convert", base="GBP", to="EUR", quiet=count > 1)
+            self.see(about["reason"] is None, f"answered, time {count}")
+        _, about = self.call("rates__convert", base="GBP", to="EUR")
+        self.see(about["reason"] == "loop.repeat", "the fifth is intercepted, and the agent told to change its plan")
 
     def spending(self) -> None:
         """The agent goes on until its budget is spent."""
-        reasons: list[str | None] = []
-        while "budget.tool_calls" not in reasons and len(reasons) < 20:
-            reasons.append(self.call("rates__convert", base="EUR", to=("GBP", "EUR")[len(reasons) % 2])[1]["reason"])
-        self.see(reasons[-1] == "budget.tool_calls" and 12 >= len(reasons) > 1, "refused with a reason; the run stays open so that it can answer")
+        for count in range(self.left or 0):
+            _, about = self.call("rates__convert", base="EUR", to=("GBP", "EUR")[count % 2], quiet=True)
+            self.see(about["reason"] is None, f"answered; tool calls left: {self.left}")
+        result, about = self.call("rates__convert", base="USD", to="GBP")
+        right = result["isError"] and about["reason"] == "budget.tool_calls"
+        self.see(right, "refused with a reason; the run stays open, so that the agent can answer")
+
+
+def _words(result: dict[str, Any], about: dict[str, Any]) -> str:
+    """What the model is told, safe to print."""
+    reason = f" ({about['reason']})" if about["reason"] else ""
+    said = [line for block in result["content"] for line in block.get("text", "").splitlines()]
+    lines = [f"-> {about['status']}{reason}{', replayed' if about['replayed'] else ''}", *(f"   {visible(line)}" for line in said)]
+    return "\n".join(part for line in lines for part in wrap(line, WIDTH, subsequent_indent="   ", break_long_words=False))

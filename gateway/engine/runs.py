@@ -219,8 +219,8 @@ class Runs(Calls):
         views = []
         for row in await self.ledger.rows("holds", where, limit=limit, before=before):
             tree = await self.ledger.state(stream_of(row["hold"]))
-            hold = tree.holds[row["hold"]]
-            if _may_see_hold(who, tree, hold):
+            hold = tree.holds.get(row["hold"])  # a row may be there a moment before its append is acknowledged
+            if hold is not None and _may_see_hold(who, tree, hold):
                 views.append(await self._hold_view(tree, hold))
         return views
 

@@ -90,13 +90,14 @@ class Batch:
         return Head(state, hash, head.saved, row), EventRow(stream, seq, event_id, at, kind, event.VERSION, body, hash), changed
 
     def _keep(self, decision: Decision, heads: dict[str, Head], made: list[tuple[EventRow, list[views.Row]]]) -> None:
-        """Make a job's effects the batch's; nothing here raises."""
-        rows = self.rows
+        """Make a job's effects the batch's, once nothing can raise any more."""
+        rows, policies = self.rows, dict(decision.policies)
+        payloads = [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
         for row, changed in made:
             rows.events.append(row)
             self.changed.add(row.stream)
             for view, id, values in changed:
                 rows.views.setdefault(view, {})[id] = values
         self.heads.update(heads)
-        rows.payloads += [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
-        rows.policies.update(decision.policies)
+        rows.payloads += payloads
+        rows.policies.update(policies)

@@ -69,7 +69,8 @@ class Checkpoints:
 
         def packed(thing: Any) -> Any:
             written = zip(names, defaults, values(thing), strict=True)
-            return ["c", name, {each: pack(value) for each, default, value in written if value is not default and value != default}]
+            changed = [(each, value) for each, default, value in written if value is not default and value != default]
+            return ["c", name, {each: value if type(value) in _PLAIN else pack(value) for each, value in changed}]
 
         return packed
 
@@ -86,13 +87,13 @@ class Checkpoints:
         return found
 
     def _unpack(self, packed: Any) -> Any:
-        if type(packed) is dict:
-            return {key: self._unpack(each) for key, each in packed.items()}
-        if type(packed) is not list:
+        if type(packed) in _PLAIN:
             return packed
+        if type(packed) is dict:
+            return {key: value if type(value) in _PLAIN else self._unpack(value) for key, value in packed.items()}
         tag, rest = packed[0], packed[1:]
         if tag == "c":
-            return self._class(rest[0])(**{name: self._unpack(value) for name, value in rest[1].items()})
+            return self._class(rest[0])(**self._unpack(rest[1]))
         if tag == "e":
             return self._class(rest[0])(rest[1])
         if tag == "m":

@@ -85,6 +85,8 @@ class StoreLedger:
 
     async def rebuild(self, view: str) -> None:
         """Make a view anew from the events alone, in one transaction; appends wait."""
+        if self._readonly:
+            raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
             await self.store.begin(())
             try:

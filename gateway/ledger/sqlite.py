@@ -27,7 +27,7 @@ from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.lockfile import LockFile
 from gateway.ledger.sql import migrations, statements
 from gateway.ledger.states import Empty, Evolve, Fold
-from gateway.ledger.store import CheckpointRow, EventRow, PayloadRow, Rows
+from gateway.ledger.store import CheckpointRow, EventRow, PayloadRow, Rows, UnfitRows
 from gateway.ports import Clock, LedgerFault
 
 _SQL: Final = statements("sqlite")
@@ -196,13 +196,17 @@ class SqliteStore:
 
     async def write(self, rows: Rows) -> None:
         execute = self._raw.executemany
-        with _as_fault(self._path):
+        try:
             execute(_SQL["add_event"], rows.events)
             execute(_SQL["add_payload"], rows.payloads)
             execute(_SQL["add_policy"], rows.policies.items())
             execute(_SQL["put_checkpoint"], rows.checkpoints)
             for view, changed in rows.views.items():
                 execute(_SQL[f"put_{view}"], changed.values())
+        except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError, TypeError, OverflowError) as error:
+            raise UnfitRows(str(error)) from error
+        except sqlite3.Error as error:
+            raise LedgerFault(f"{self._path}: {error}") from error
 
     async def commit(self) -> None:
         assert self._writing is not None

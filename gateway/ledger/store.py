@@ -1,6 +1,6 @@
 """What the writer and the readers need from a database: the seam where a second store joins.
 
-Every method raises LedgerFault when the database can't do it, with the cause in words, and nothing else. Times are ms, hashes hex.
+Every method raises LedgerFault when the database can't do it, with the cause in words. Times are ms, hashes hex.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+
+
+class UnfitRows(Exception):
+    """The rows are at fault, not the database: a value that no column takes, a place that is taken. Only `write` raises it."""
 
 
 class EventRow(NamedTuple):

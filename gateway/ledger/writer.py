@@ -16,7 +16,7 @@ from typing import Final
 from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
-from gateway.ledger.store import CheckpointRow, Rows, Store
+from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
 from gateway.ports import Clock, Committed, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
@@ -65,7 +65,7 @@ class Writer:
             if stream not in self._states:
                 await self._states.load(stream)
         if self._closing or self._task is None or self._task.done():
-            raise LedgerFault("the ledger is closed")
+            raise LedgerFault("the ledger is not open for writing")
         if self._fault is not None:
             raise LedgerFault(f"the ledger can't be written: {self._fault}")
         waiter: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
@@ -75,8 +75,8 @@ class Writer:
 
     async def watch(self, stream: str, after: int) -> None:
         while (await self._states.load(stream)).state.seq <= after:
-            if self._closing:
-                raise LedgerFault("the ledger is closed")
+            if self._closing or self._task is None:
+                raise LedgerFault("nobody appends here: the ledger is closed or read-only")
             watcher = asyncio.get_running_loop().create_future()
             watchers = self._watchers.setdefault(stream, set())
             watchers.add(watcher)
@@ -110,22 +110,27 @@ class Writer:
             job.fail(message)
 
     async def _batch(self, jobs: list[Job]) -> None:
-        batch = Batch(self._fold.evolve, self._clock.now_ms(), {})
         streams = {stream for job in jobs for stream in job.streams}
+        heads: dict[str, Head] = {}
         try:
             self._states.forget(await self._store.begin(streams))
             for stream in streams:
                 with suppress(LedgerFault):  # fails the jobs that need it, and no other
-                    batch.heads[stream] = await self._states.load(stream)
+                    heads[stream] = await self._states.load(stream)
+            batch = Batch(self._fold.evolve, self._clock.now_ms(), heads)
             for job in jobs:
                 batch.decide(job)
             await self._write(batch.rows)
+        except UnfitRows as error:
+            await self._one_by_one(jobs, streams, error)
         except Exception as error:  # noqa: BLE001 the writer outlives whatever a store raises
-            await self._failed(jobs, streams, error)
-            return
-        self._install(batch)
-        for job in jobs:
-            job.answer()
+            _LOG.error("a batch of %d steps was not recorded: %s", len(jobs), error)
+            self._fault = error if isinstance(error, LedgerFault) else LedgerFault(repr(error))
+            await self._undo(jobs, streams, error)
+        else:
+            self._install(batch)
+            for job in jobs:
+                job.answer()
 
     async def _write(self, rows: Rows) -> None:
         if not rows:
@@ -163,14 +168,22 @@ class Writer:
                 if not watcher.done():
                     watcher.set_result(None)
 
-    async def _failed(self, jobs: list[Job], streams: set[str], error: Exception) -> None:
-        _LOG.error("a batch of %d steps was not recorded: %s", len(jobs), error)
-        self._fault = error if isinstance(error, LedgerFault) else LedgerFault(repr(error))
-        self._states.forget(streams)
+    async def _one_by_one(self, jobs: list[Job], streams: set[str], error: UnfitRows) -> None:
+        """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone."""
+        if len(jobs) == 1:
+            _LOG.error("a step was not recorded: %s", error)
+            await self._undo(jobs, streams, error)
+            return
+        await self._undo((), streams, error)
         for job in jobs:
-            job.fail(f"not recorded: {error}")
+            await self._batch([job])
+
+    async def _undo(self, jobs: Sequence[Job], streams: set[str], error: Exception) -> None:
+        self._states.forget(streams)
         with suppress(LedgerFault):
             await self._store.rollback()
+        for job in jobs:
+            job.fail(f"not recorded: {error}")
 
     async def _recover(self) -> None:
         """Refuse everything until a probe is durable. Closing ends the attempts."""
@@ -190,8 +203,12 @@ class Writer:
 
     async def _save(self, stream: str, head: Head) -> None:
         """Make a checkpoint for the next batch to take along. A stream's checkpoints come at double distances: a flat cost an event."""
-        text = await asyncio.to_thread(self._fold.checkpoints.dump, head.state)
-        self._checkpoints.append(CheckpointRow(stream, head.state.seq, self._fold.version, text))
+        try:
+            text = await asyncio.to_thread(self._fold.checkpoints.dump, head.state)
+        except TypeError as error:
+            _LOG.error("%s gets no checkpoint: %s", stream, error)
+        else:
+            self._checkpoints.append(CheckpointRow(stream, head.state.seq, self._fold.version, text))
 
     async def _save_all(self) -> None:
         """The checkpoints that a quick next start wants, in one last commit."""
@@ -199,7 +216,9 @@ class Writer:
             if head.state.seq - head.saved >= _CHECKPOINT_AT_CLOSE:
                 await self._save(stream, head)
         await asyncio.gather(*self._saving)
-        if self._checkpoints and self._fault is None:
+        if not self._checkpoints or self._fault is not None:
+            return
+        async with self.lock:
             try:
                 await self._store.begin(())
                 await self._store.write(Rows(checkpoints=self._checkpoints))

@@ -216,10 +216,12 @@ class World:
     def wait(self, ms: int, *, sweep: bool = True) -> int:
         """Time goes by; then, usually, what time alone does. How many events that was."""
         self.now += ms
-        if not sweep:
-            return 0
-        trees = [stream for stream in self.states if stream.startswith("run_")]
-        return sum(self.decided(lambda states, s=stream: runs.sweep(states, s, self.now), stream) for stream in trees)
+        done: list[e.Event] = []
+        for stream in [stream for stream in self.states if sweep and stream.startswith("run_")]:
+            self.decided(lambda states, s=stream: runs.sweep(states, s, self.now), stream)
+            done += self.events
+        self.events = done
+        return len(done)
 
     # ---- turns ----------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.core import events as e
@@ -32,12 +34,8 @@ def test_requirements_come_back_as_they_were_from_lists_too() -> None:
     event = world.log[world.run_id][-1][1]
     assert isinstance(event, e.CallHeld)
     listed = [{name: list(value) if isinstance(value, tuple) else value for name, value in row.items()} for row in event.requirements]
-    tree = evolve_tree(evolve_tree(Tree(), 1, NOW, OPEN), 2, NOW, e.CallHeld(**{**fields(event), "run": "run_r", "requirements": tuple(listed)}))
+    tree = evolve_tree(evolve_tree(Tree(), 1, NOW, OPEN), 2, NOW, replace(event, run="run_r", requirements=tuple(listed)))
     assert tree.holds[hold.id].requirements == hold.requirements == (Requirement("p.yaml:9", "r", ("user:mia",), 2, editable=("a",), show="x"),)
-
-
-def fields(event: e.Event) -> dict[str, object]:
-    return {name: getattr(event, name) for name in event.__dataclass_fields__}
 
 
 @pytest.mark.parametrize("event", [e.RunReleased("agent:bot", "run_r"), e.ToolSeen("crm.get", "d")])

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import httpx
 
 from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
-from tests.e2e.web_upstream import until
+from tests.e2e.waiting import eventually, until
 
 OURS = "tool-call-gateway/"
 PROTOCOL = "io.modelcontextprotocol/"
 VERSION = "2026-07-28"
+AROUND = {"turn": 0, "call_id": "", "operation": "", "hurried": False}
+"""What stands around a call's arguments, and what it is if nobody says. `hurried`: the caller soon gives up waiting for others."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,15 @@ class Agent:
         self.mia, self.ben, self.meter = (self.stage.client(id) for id in ("user:mia", "user:ben", "agent:meter"))
         self.web = self.stage.web
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End the run, so that the next one of this principal finds its room again."""
+        await self.http.post(f"/v1/runs/{self.run}/cancel")
+        for client in (self.http, self.mia, self.ben, self.meter):
+            await client.aclose()
+
     # ---- the agent ------------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
@@ -72,13 +83,12 @@ class Agent:
     async def asked(self, tool: str, arguments: Any, **more: Any) -> Answer:
         raise NotImplementedError
 
-    async def call(self, tool: str, *, raw: Any = None, turn: int = 0, call_id: str = "", operation: str = "", hurried: bool = False, **given: Any) -> str:
-        """Make a call with `given` as arguments (`raw` instead, whatever it is); what the answer says."""
-        answer = await self.asked(
-            tool if "." in tool else f"{self.on}.{tool}", given if raw is None else raw, turn=turn, call_id=call_id, operation=operation, hurried=hurried
-        )  # fmt: skip
-        self.answers.append(answer)
-        return answer.says
+    async def call(self, tool: str, *, raw: Any = None, **given: Any) -> str:
+        """Make a call with `given` as arguments (`raw` instead, whatever it is), apart from AROUND; what the answer says."""
+        around = {name: given.pop(name, none) for name, none in AROUND.items()}
+        name = tool if "." in tool else f"{self.on}.{tool}"
+        self.answers.append(await self.asked(name, given if raw is None else raw, **around))
+        return self.last.says
 
     def start(self, tool: str, **given: Any) -> asyncio.Task[str]:
         """The same without waiting for it."""
@@ -113,26 +123,41 @@ class Agent:
         assert answer.status_code == status, answer.text
         return answer.json()
 
-    async def first_hold(self) -> str:
-        """Wait for the run's first hold, as a person finds it: by looking again."""
-        found: list[str] = []
+    async def first_hold(self) -> dict[str, Any]:
+        """Wait for the run's first hold, as a person finds it."""
 
-        async def look() -> None:
-            while not found:
-                holds = (await self.mia.get("/v1/holds?state=held")).json()["holds"]
-                found.extend(one["hold"] for one in holds if one["run"] == self.run)
+        async def look() -> dict[str, Any] | None:
+            holds = (await self.mia.get("/v1/holds?state=held")).json()["holds"]
+            return next((one for one in holds if one["run"] == self.run), None)
 
-        await asyncio.wait_for(look(), 5)
-        return found[0]
+        found = await eventually(look, "a hold")
+        assert found is not None
+        return found
 
-    async def until_run(self, **wanted: Any) -> dict[str, Any]:
+    async def until_hold(self, status: str) -> None:
+        """Wait until the hold of the last answer has come to this."""
+
+        async def look() -> bool:
+            return (await self.hold())["status"] == status
+
+        await eventually(look, f"a hold that is {status}")
+
+    async def until_run(self, **wanted: Any) -> None:
         """Wait until the run shows these values."""
-        async with asyncio.timeout(5):
-            while True:
-                shown = await self.look()
-                if all(shown[name] == value for name, value in wanted.items()):
-                    return dict(shown)
-                await asyncio.sleep(0.02)
+
+        async def look() -> bool:
+            shown = await self.look()
+            return all(shown[name] == value for name, value in wanted.items())
+
+        await eventually(look, f"a run with {wanted}")
+
+    async def until_late(self) -> None:
+        """Wait until the run's time is up."""
+
+        async def look() -> bool:
+            return (await self.look())["budget"]["seconds_left"] == 0
+
+        await eventually(look, "the deadline")
 
     async def events(self) -> list[dict[str, Any]]:
         return list((await self.look("/events?limit=500"))["events"])

@@ -40,6 +40,7 @@ RULES: Mapping[str, str] = {
     "poll": "effect: read_only, poll: true",
     "put": "effect: idempotent_write",
     "pay": "effect: non_idempotent, approval: never",
+    "charge": 'effect: non_idempotent, approval: {when: "false", hold_open: 0s}',
     "order": "effect: non_idempotent, approval: never, idempotency: {key_from: [id], SEND_AS}",
     "refund": 'effect: non_idempotent, approval: {hold_open: 0s, show: "Refund {args.id}"}',
     "expiring": "effect: non_idempotent, approval: {hold_open: 0s, expires_in: 100ms}",

@@ -15,7 +15,10 @@ import uvicorn
 
 from gateway.app import App, create_app, server
 from tests.e2e import deployment
-from tests.e2e.web_upstream import Web, until, web_upstream
+from tests.e2e.waiting import eventually, until
+from tests.e2e.web_upstream import Web, web_upstream
+
+PROBE = "is it there?"
 
 
 @dataclass
@@ -26,7 +29,8 @@ class Desk:
     start: int = 0
 
     def heard(self, method: str) -> list[dict[str, Any]]:
-        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        """Since the last `start_over`."""
+        lines = self.file.read_text().splitlines()[self.start :] if self.file.exists() else []
         messages = [json.loads(line) for line in lines if line.endswith("}")]
         return [message for message in messages if message.get("method") == method]
 
@@ -35,8 +39,16 @@ class Desk:
         calls = self.heard("tools/call")
         return [call for call in calls if id is None or call["params"]["arguments"].get("id") == id]
 
+    def sent(self) -> list[Any]:
+        """What all calls asked for, with the key that each carried."""
+        asked = [call["params"] for call in self.calls() if call["params"]["arguments"].get("id") != PROBE]
+        return [[call["name"], call["arguments"], call["_meta"].get("key")] for call in asked]
+
     async def reached(self, id: str, times: int = 1) -> None:
         await until(lambda: len(self.calls(id)) >= times, f"call {times} of {id!r} at the desk")
+
+    def start_over(self) -> None:
+        self.start = len(self.file.read_text().splitlines()) if self.file.exists() else 0
 
 
 @dataclass
@@ -49,6 +61,11 @@ class Stage:
     desk: Desk
     clients: list[httpx.AsyncClient] = field(default_factory=list)
 
+    def start_over(self) -> None:
+        """Forget what the upstreams saw."""
+        self.web.start_over()
+        self.desk.start_over()
+
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
         """Whoever asks, over a connection of its own; closed with the stage."""
         known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
@@ -56,6 +73,17 @@ class Stage:
         client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=15, trust_env=False, limits=limits)
         self.clients.append(client)
         return client
+
+    async def desk_is_back(self) -> None:
+        """Wait until the stdio server, which died, serves again: ask it, in a run apart."""
+        client = self.client("agent:plain")
+        run = (await client.post("/v1/runs", json={"run_key": PROBE})).json()["run"]
+        ask = {"tool": "desk.poll", "arguments": {"id": PROBE}}
+
+        async def answers() -> bool:
+            return (await client.post(f"/v1/runs/{run}/calls", json=ask)).is_success
+
+        await eventually(answers, "the desk")
 
     async def waiting(self, riders: int) -> None:
         """Wait until so many callers in all wait for dispatches."""

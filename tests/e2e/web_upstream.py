@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.e2e.waiting import until
 from tests.upstreams.origin import Connection, Seen, origin
 
 KEY = "idempotency-key"
@@ -46,6 +47,11 @@ class Web:
     def of(self, id: str) -> list[Took]:
         """The requests of one case."""
         return [one for one in self.took if one.arguments.get("id") == id]
+
+    def start_over(self) -> None:
+        for seen in (self.took, self.hung_up, self.counts, self.gates):
+            seen.clear()
+        self.most_running = self.running
 
     def open_gate(self, id: str) -> None:
         self.gates[id].set()
@@ -106,20 +112,11 @@ class Web:
         finally:
             gate.cancel()
             closed.cancel()
+            await asyncio.wait({gate, closed})
 
 
 def _took(seen: Seen) -> Took:
     return Took(seen.target.lstrip("/"), json.loads(seen.body), seen.headers.get(KEY), seen.headers)
-
-
-async def until(done: Callable[[], object], what: str, patience_s: float = 5) -> None:
-    """Look again and again until something is so: what happens in other processes tells nobody."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(patience_s):
-            while not done():
-                await asyncio.sleep(0.005)
-            return
-    raise AssertionError(f"waited in vain for {what}")
 
 
 @asynccontextmanager

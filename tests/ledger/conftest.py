@@ -17,11 +17,6 @@ Opened = Callable[..., AbstractAsyncContextManager[SqliteLedger]]
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 

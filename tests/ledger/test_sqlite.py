@@ -103,8 +103,9 @@ async def test_readers_work_beside_a_running_ledger_and_after_a_dead_one(path: P
             await ledger.transact(("run_1",), append("run_1"))
             assert (await reader.state("run_1")).seq == 2
             assert not (await verify(reader)).problems
-            with pytest.raises(LedgerFault):
-                await reader.transact(("run_1",), append("run_1"))
+            for asked in (reader.transact(("run_1",), append("run_1")), reader.rebuild("runs"), reader.watch("run_1", 9)):
+                with pytest.raises(LedgerFault):
+                    await asked
     acknowledged = await killed_after(path, 50)
     before = names(tmp_path)
     assert "ledger.db-wal" in before

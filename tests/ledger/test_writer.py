@@ -220,6 +220,15 @@ async def test_a_checkpoint_rides_along_with_a_later_batch(ledger: StoreLedger, 
     assert saved.seq >= 500
 
 
+async def test_a_state_that_has_no_text_gets_no_checkpoint_and_nothing_breaks(path: Path) -> None:
+    fold = Fold(empty, evolve, 1, Checkpoints("gateway.core"))
+    ledger = StoreLedger(FaultyStore(path), fold, SettableClock(), capacity=100, readonly=False)
+    await ledger.open()
+    await asyncio.gather(*(start(ledger) for _ in range(600)))
+    assert (await start(ledger)).answer == [600]
+    await ledger.close()
+
+
 async def test_checkpoints_of_a_stream_come_at_growing_distances(ledger: StoreLedger) -> None:
     for _ in range(30):
         await asyncio.gather(*(start(ledger) for _ in range(100)))

@@ -52,7 +52,7 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
 def _arguments(sent: Json) -> Json:
     if sent is None:
         return {}
-    return sent if isinstance(sent, dict) else Malformed("params.arguments must be a JSON object.")
+    return sent if isinstance(sent, dict) else Malformed("the arguments are no JSON object")
 
 
 def _call_id(meta: Mapping[str, Any], headers: Mapping[str, str], id: jsonrpc.Id) -> str | None:

@@ -1,0 +1,94 @@
+"""`runs`, `calls`, `verify`, against a gateway that runs: what it recorded is read, and what stops a run goes through its door."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import called, opened
+from tests.cli.running import ran, ran_beside
+from tests.serving import Served
+
+pytestmark = pytest.mark.anyio
+Capture = pytest.CaptureFixture[str]
+
+
+async def test_runs_are_listed_newest_first_and_filtered(it: Served, capsys: Capture) -> None:
+    runs = [await opened(it, run_key=key) for key in ("a", "b")]
+    listed = (await ran_beside(capsys, "runs", "list", "--json")).json
+    assert [row["run"] for row in listed] == runs[::-1]
+    assert listed[0]["opened_at"].endswith("Z")
+    assert [len((await ran_beside(capsys, "runs", "list", *by, "--json")).json) for by in (("--limit", "1"), ("--state", "closed"))] == [1, 0]
+    assert len((await ran_beside(capsys, "runs", "list", "--principal", "agent:bot", "--json")).json) == 2
+    text = await ran_beside(capsys, "runs", "list")
+    assert text.lines[0].split()[:2] == ["RUN", "PRINCIPAL"]
+    assert [line.split()[0] for line in text.lines[1:]] == runs[::-1]
+
+
+async def test_a_run_is_shown_with_its_calls_in_their_order(it: Served, capsys: Capture) -> None:
+    run = await opened(it, goal="a\x1b[2Jb")
+    calls = [(await called(it, run, "shop.get_order", id=str(number)))["call"] for number in range(2)]
+    shown = (await ran_beside(capsys, "runs", "show", run, "--json")).json
+    assert (shown["run"], shown["state"], {one["call"] for one in shown["calls"]}) == (run, "open", set(calls))
+    text = await ran_beside(capsys, "runs", "show", run)
+    assert [line.split()[0] for line in text.lines if line.startswith("call_")] == calls
+    assert "\x1b" not in text.out
+
+
+async def test_calls_are_listed_and_filtered(it: Served, capsys: Capture) -> None:
+    run = await opened(it)
+    await called(it, run, "shop.get_order", id="1")
+    await called(it, run, "shop.get_order", id=7)
+    for by, count in (((), 2), (("--state", "denied"), 1), (("--tool", "shop.get_order"), 2), (("--run", run), 2), (("--run", "run_x"), 0)):
+        assert len((await ran_beside(capsys, "calls", "list", *by, "--json")).json) == count, by
+    assert len((await ran_beside(capsys, "calls", "list")).lines) == 3
+
+
+async def test_a_call_is_shown_with_its_events_arguments_and_result(it: Served, capsys: Capture) -> None:
+    call = (await called(it, await opened(it), "shop.get_order", id="1"))["call"]
+    shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json
+    assert [one["event"] for one in shown["events"]] == ["CallAdmitted", "CallSettled"]
+    assert (shown["arguments"], "/orders/1" in shown["result"]) == ('{"id":"1"}', True)
+    assert "CallAdmitted" in (await ran_beside(capsys, "calls", "show", call)).out
+
+
+@pytest.mark.parametrize("argv", [("runs", "show", "run_x"), ("runs", "show", "principal:agent:bot"), ("calls", "show", "call_x_1"), ("calls", "show", "")])
+async def test_an_id_that_nothing_has_is_one_line(it: Served, capsys: Capture, argv: tuple[str, ...]) -> None:
+    said = await ran_beside(capsys, *argv)
+    assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)
+
+
+async def test_a_run_is_frozen_resumed_and_cancelled_through_the_running_gateway(it: Served, mia: str, capsys: Capture) -> None:
+    run = await opened(it)
+    for act, status in (("freeze", "frozen"), ("resume", "open"), ("cancel", "cancelled")):
+        said = await ran_beside(capsys, "runs", act, run, "--url", it.url, "--json")
+        assert (said.code, said.json["status"]) == (0, status)
+    again = await ran_beside(capsys, "runs", "freeze", run, "--url", it.url)
+    assert (again.code, again.err.startswith("gateway: run.not_open: ")) == (1, True)
+
+
+async def test_a_sound_ledger_verifies_beside_the_gateway(it: Served, capsys: Capture) -> None:
+    await called(it, await opened(it), "shop.get_order", id="1")
+    said = await ran_beside(capsys, "verify", "--json")
+    assert (said.code, said.json["problems"], said.json["streams"]) == (0, [], 3)
+    assert (await ran_beside(capsys, "verify")).out.startswith("Sound: ")
+
+
+async def test_a_ledger_that_was_changed_is_not_sound(it: Served, folder: Path, capsys: Capture) -> None:
+    run = await opened(it)
+    with closing(sqlite3.connect(folder / "gateway.db")) as raw:
+        raw.execute("UPDATE runs SET principal = 'agent:other' WHERE run = ?", (run,))
+        raw.commit()
+    said = await ran_beside(capsys, "verify", "--json")
+    assert (said.code, [one["what"] for one in said.json["problems"]]) == (1, ["runs"])
+    text = await ran_beside(capsys, "verify")
+    assert (text.code, text.lines[0].startswith(f"{run}: runs: "), text.lines[-1].startswith("NOT sound")) == (1, True, True)
+
+
+@pytest.mark.parametrize("argv", [("runs", "list"), ("calls", "list"), ("holds", "list"), ("verify",)])
+def test_without_a_ledger_there_is_one_line(folder: Path, capsys: Capture, argv: tuple[str, ...]) -> None:
+    said = ran(capsys, *argv)
+    assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)

@@ -1,0 +1,59 @@
+"""Every scenario through both doors of one gateway: the same answers, the same events in the ledger, the same requests upstream.
+
+Equal outside ids, times, hashes (whose equality among themselves must agree) and the door's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests import scenarios_outcomes  # noqa: F401  its scenarios join the table
+from tests.e2e.agents import Agent, McpAgent, RestAgent
+from tests.e2e.serving import Stage, staged
+from tests.e2e.told import Plain
+from tests.scenarios import SCENARIOS, Scenario
+
+pytestmark = pytest.mark.anyio
+
+CASES = [pytest.param(one, on, id=f"{name}-{on}") for name, one in SCENARIOS.items() for on in one.on]
+
+
+@pytest.fixture(scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
+    """One gateway for all of them; each has a run of its own."""
+    async with staged(tmp_path_factory.mktemp("scenarios")) as it:
+        yield it
+
+
+async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dict[str, Any]:
+    """What was told, recorded and sent, in comparable form."""
+    stage.start_over()
+    async with kind(stage, one.by, on, f"{kind.door}:{one.name}:{on}") as agent:
+        await agent.open()
+        async with asyncio.timeout(20):
+            await one.play(agent)
+        assert set(one.reasons) <= {answer.reason for answer in agent.answers} | {"approval.required"}
+        events, plain = await agent.events(), Plain()
+        return {
+            "told": agent.told(),
+            "recorded": [plain([event["kind"], event["event"]]) for event in events],
+            "sent": plain([[one.tool, one.arguments, one.key] for one in stage.web.took] + stage.desk.sent()),
+            "doors": {event["event"]["door"] for event in events if "door" in event["event"]},
+        }
+
+
+@pytest.mark.parametrize(("one", "on"), CASES)
+async def test_a_scenario_goes_the_same_way_through_both_doors(stage: Stage, one: Scenario, on: str) -> None:
+    rest, mcp = [await played(stage, kind, one, on) for kind in (RestAgent, McpAgent)]
+    assert (rest.pop("doors"), mcp.pop("doors")) == ({"rest"}, {"mcp"})
+    assert rest["told"] == mcp["told"]
+    assert rest["sent"] == mcp["sent"]
+    assert rest["recorded"] == mcp["recorded"]
+
+
+def test_there_are_scenarios_enough() -> None:
+    assert len(SCENARIOS) >= 45
