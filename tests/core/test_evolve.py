@@ -11,7 +11,7 @@ from gateway.core.evolve import evolve_tree
 from gateway.core.lifecycle import IllegalTransition
 from gateway.core.model import Limits, Requirement
 from gateway.core.run import Tree
-from tests.core.build import ACT, BOT, DONE, DOUBT, NOW, READ, World, asks, limits, opened, policy, rule
+from tests.core.build import ACT, BOT, DOUBT, NOW, READ, World, asks, limits, opened, policy, rule
 
 OPEN = e.RunOpened("run_r", "agent:bot", "user:mia", "p", "set", limits(turns=3), "interactive", "rest", labels={"a": "b"})
 
@@ -118,7 +118,7 @@ def test_live_calls_and_doubts_are_counted_as_they_come_and_go() -> None:
     world.settle(running)
     world.settle(sent, DOUBT)
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "ready"}, 1)
-    world.settle(sent, DONE)
+    world.happened(world.run_id, e.CallSettled(world.run_id, sent.record.id, 1, "failed"))
     world.call("pay.refund")
     world.cancel()
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "admitted"}, 0)

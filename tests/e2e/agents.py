@@ -76,6 +76,12 @@ class Agent:
     async def open(self) -> None:
         raise NotImplementedError
 
+    async def reopen(self, status: int = 200) -> None:
+        """Find the run that has this run_key."""
+        answer = await self.http.post("/v1/runs", json={"run_key": self.run_key})
+        assert answer.status_code == status, answer.text
+        self.run = answer.json()["run"]
+
     async def tools(self) -> dict[str, Any]:
         """Full name -> input schema of what is listed."""
         raise NotImplementedError
@@ -184,9 +190,7 @@ class RestAgent(Agent):
     door = "rest"
 
     async def open(self) -> None:
-        answer = await self.http.post("/v1/runs", json={"run_key": self.run_key})
-        assert answer.status_code == 201, answer.text
-        self.run = answer.json()["run"]
+        await self.reopen(201)
 
     async def tools(self) -> dict[str, Any]:
         return {tool["name"]: tool["inputSchema"] for tool in (await self.look("/tools"))["tools"]}
@@ -215,11 +219,14 @@ def _done(body: Mapping[str, Any]) -> str:
 class McpAgent(Agent):
     door = "mcp"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.session = self.stage.client(f"agent:{self.principal}", **{"gateway-run": self.run_key})
+
     async def open(self) -> None:
         """An MCP client only names its run; it is opened on first use."""
-        self.session = self.stage.client(f"agent:{self.principal}", **{"gateway-run": self.run_key})
         await self.tools()
-        self.run = (await self.http.post("/v1/runs", json={"run_key": self.run_key})).json()["run"]
+        await self.reopen()
 
     async def tools(self) -> dict[str, Any]:
         tools = (await mcp(self.session, "tools/list"))["tools"]
@@ -234,18 +241,21 @@ class McpAgent(Agent):
 
 async def mcp(client: httpx.AsyncClient, method: str, params: Mapping[str, Any] | None = None, path: str = "/mcp", **headers: str) -> dict[str, Any]:
     """One request of revision 2026-07-28; its result."""
-    body = mcp_body(method, params or {})
-    named = {"mcp-name": body["params"]["name"]} if "name" in body["params"] else {}
-    known = {"mcp-protocol-version": VERSION, "mcp-method": method, "accept": "application/json, text/event-stream"}
-    answer = await client.post(path, json=body, headers=known | named | headers)
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["id"] == body["id"]
+    answer = await mcp_post(client, method, params, path, **headers)
+    assert (answer.status_code, answer.json()["id"]) == (200, 7), answer.text
     return dict(answer.json()["result"])
 
 
-def mcp_body(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+async def mcp_post(
+    client: httpx.AsyncClient, method: str, params: Mapping[str, Any] | None = None, path: str = "/mcp", **headers: str
+) -> httpx.Response:
+    """The same, whatever is answered."""
+    given = params or {}
     envelope = {PROTOCOL + "protocolVersion": VERSION, PROTOCOL + "clientCapabilities": {}}
-    return {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": {**params.get("_meta", {}), **envelope}}}
+    body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**given, "_meta": {**given.get("_meta", {}), **envelope}}}
+    named = {"mcp-name": given["name"]} if "name" in given else {}
+    known = {"mcp-protocol-version": VERSION, "mcp-method": method, "accept": "application/json, text/event-stream"}
+    return await client.post(path, json=body, headers=known | named | headers)
 
 
 def mcp_answer(result: dict[str, Any]) -> Answer:

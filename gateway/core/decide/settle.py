@@ -26,12 +26,10 @@ class SettleCommand:
 
 
 def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, CallRecord]:
-    """Record the outcome, unless the call has one or another attempt took over. The record as it stands then."""
+    """Record the outcome, unless the call has one, is in doubt by now, or another attempt took over. The record as it stands then."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
-    mine = record.attempt == command.attempt and record.owner == command.owner
-    late = record.state == "in_doubt" and command.outcome.state in ("succeeded", "failed")
-    if mine and (record.state == "admitted" or late):
+    if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
         record_outcome(draft, record, command.outcome, command.result, command.owner)
         return draft, settled_record(record, command)
     return draft, record

@@ -1,0 +1,132 @@
+"""`serve` and `demo` as processes: what they announce, how they end, and what keeps them from starting."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.cli.serving import cant_listen
+from tests.cli.running import ended, ran, started
+
+PATIENCE_S = 20
+
+
+def said(process: subprocess.Popen[str], word: str) -> str:
+    """Its stdout up to a line with `word`."""
+    assert process.stdout is not None
+    text = ""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        while word not in text:
+            assert waiting.select(PATIENCE_S), text
+            line = process.stdout.readline()
+            assert line, text + ended(process).err
+            text += line
+    return text
+
+
+@contextmanager
+def serving(folder: Path, *argv: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A gateway that serves, and the first line that it said."""
+    process = started(folder, "serve", *argv)
+    try:
+        yield process, said(process, "}\n" if "--json" in argv else "tools ")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_says_where_it_listens_and_what_it_loaded(folder: Path) -> None:
+    with serving(folder) as (process, text):
+        url = text.partition(" at ")[2].partition(":")[0] + text.partition(" at http")[2].partition(": ")[0]
+        assert httpx.get(url.strip() + "/readyz", trust_env=False).status_code == 200
+        policies, tools = text.splitlines()[1:]
+        assert policies.split()[:2] == ["policies", "shop"]
+        assert tools == "tools      2 of 1 upstream"
+
+
+def test_programs_are_told_the_same_as_json(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", "upstreams:\n  gone: {mcp: {command: [/nowhere/at-all]}}\n"))
+    with serving(folder, "--json") as (process, text):
+        told = json.loads(text)
+        assert (told["policies"], told["ceilings"], told["tools"]) == (["shop"], [], ["shop.get_order", "shop.refund"])
+        assert list(told["away"]) == ["gone"]
+        assert httpx.get(told["url"] + "/healthz", trust_env=False).status_code == 200
+
+
+def test_upstreams_that_are_away_are_counted_and_named(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", "upstreams:\n  gone: {mcp: {command: [/nowhere/at-all]}}\n"))
+    with serving(folder) as (process, _):
+        assert said(process, "away").startswith("away       1 of 2: gone")
+
+
+@pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_ends_it_quietly(folder: Path, end: signal.Signals, code: int) -> None:
+    with serving(folder) as (process, _):
+        process.send_signal(end)
+        last = ended(process)
+        assert (last.code, last.out, last.err) == (code, "", "")
+
+
+def test_without_a_secret_it_warns_once(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text.replace('secret: ["${env:GATEWAY_SECRET}"]\n', ""))
+    with serving(folder) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        lines = ended(process).err.splitlines()
+        assert len(lines) == 1
+        assert ("WARNING" in lines[0], "secret" in lines[0]) == (True, True)
+
+
+def test_a_second_process_on_the_same_ledger_is_one_line_with_the_firsts_id(folder: Path) -> None:
+    with serving(folder) as (process, _):
+        second = ended(started(folder, "serve"))
+        assert (second.code, second.out, len(second.err.splitlines())) == (1, "", 1)
+        assert f"process {process.pid} " in second.err
+
+
+@pytest.mark.parametrize("command", [("serve",), ("demo", "--port", "PORT")])
+def test_a_port_that_is_taken_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        text = (folder / "gateway.yaml").read_text()
+        (folder / "gateway.yaml").write_text(text.replace("127.0.0.1:0", f"127.0.0.1:{port}"))
+        last = ran(capsys, *(port if one == "PORT" else one for one in command))
+        assert (last.code, last.out, len(last.err.splitlines())) == (1, "", 1)
+        assert port in last.err
+    assert not (folder / "gateway.db").exists()
+
+
+def test_settings_and_policies_that_cannot_be_used_are_said_without_a_traceback(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "policies" / "shop.yaml").write_text("{")
+    last = ran(capsys, "serve")
+    assert (last.code, "shop.yaml:2:1: " in last.err, "Traceback" in last.err) == (1, True, False)
+    (folder / "gateway.yaml").write_text("listen: x\n")
+    last = ran(capsys, "serve")
+    assert (last.code, "gateway.yaml:1:9: " in last.err) == (1, True)
+
+
+def test_why_a_place_cannot_be_listened_on_is_in_the_systems_words() -> None:
+    assert cant_listen("127.0.0.1", 0) is None
+    assert cant_listen("::1", 0) is None or not os.path.exists("/proc/net/if_inet6")
+    assert (cant_listen("192.0.2.1", 0) or "").endswith(": Cannot assign requested address")
+    assert "no-such-host.invalid" in (cant_listen("no-such-host.invalid", 0) or "")
+
+
+def test_the_demo_keeps_away_from_a_deployment(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "gateway.yaml").read_text()
+    last = ran(capsys, "demo", "--once", "--folder", folder)
+    assert (last.code, last.out, len(last.err.splitlines())) == (1, "", 1)
+    assert (folder / "gateway.yaml").read_text() == before
