@@ -20,7 +20,6 @@ from gateway.app import App, create_app
 from gateway.app_protocol import MAX_HEAD
 from gateway.core import deployment
 from gateway.core.events import PoliciesLoaded
-from gateway.policy.store import load_policies
 from gateway.ports import PolicyError
 from tests.serving import KEYS, Served, served, settings_in
 from tests.upstreams.origin import Connection
@@ -217,23 +216,15 @@ async def test_a_ledger_that_another_gateway_has_open_is_a_failed_start(tmp_path
 
 
 async def test_the_loaded_policies_are_recorded_once_with_their_texts(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
     for text, number in (("", 1), ("", 1), ("# changed\n", 2)):
-        with (tmp_path / "policies" / "shop.yaml").open("a") as file:
-            file.write(text)
-        app = create_app(settings)
-        await app._ledger.open()
-        await record_policies(app._ledger, app.policies)
-        state = await app._ledger.state(deployment.STREAM)
-        assert (state.number, state.policies) == (number, app.policies.digest)
-        for policy, source in app.policies.documents():
-            assert await app._ledger.policy_text(policy.digest) == source
-        await app._ledger.close()
-    app = create_app(settings)
-    await app._ledger.open()
-    events = [one.event for one in await app._ledger.events(deployment.STREAM)]
-    await app._ledger.close()
-    assert [(type(event), event.files) for event in events] == [(PoliciesLoaded, ("shop.yaml",))] * 2  # type: ignore[attr-defined]
+        async with served(tmp_path, extra_policy=text) as it:
+            ledger = it.app.engine.ledger
+            state, events = await ledger.state(deployment.STREAM), await ledger.events(deployment.STREAM)
+            loaded = [one.event for one in events if isinstance(one.event, PoliciesLoaded)]
+            assert (state.number, state.policies) == (number, it.app.policies.digest)
+            assert [event.files for event in loaded] == [("shop.yaml",)] * number
+            for policy, source in it.app.policies.documents():
+                assert await ledger.policy_text(policy.digest) == source
 
 
 # ---- refused before anything is open ------------------------------------------------------------------------------------

@@ -6,13 +6,16 @@ All guards of a stage speak; a denial ends the ladder after its stage. A guard t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from gateway.core.canonical import canonical, fingerprint
 from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFacts, Stage
 from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
 from gateway.core.policy import PolicySet, ToolRule
+
+S = TypeVar("S")
 
 LADDER = (Stage.SCOPE, Stage.SHAPE, Stage.AUTHORITY)
 
@@ -63,18 +66,18 @@ class _Found:
         self.shadowed: list[Finding] = []
 
     def hear(self, place: Placed, ask: Ask) -> None:
-        for finding in attempt(place, lambda guard: guard.check(ask)):
+        for finding in attempt(place, place.guard.check, ask):
             (self.enforced if place.enforces(finding.reason) else self.shadowed).append(finding)
 
     def consent(self, place: Placed, ask: Ask) -> Requirement | None:
         """A requirement can't be shadowed away (DESIGN §6), only that of a skipped rule is; one that can't be judged denies."""
         wanted: list[Requirement | None] = []
 
-        def judge(guard: Guard) -> Iterable[Finding]:
-            wanted.append(guard.require(ask))
+        def judge(ask: Ask) -> Sequence[Finding]:
+            wanted.append(place.guard.require(ask))
             return ()
 
-        failed = attempt(place, judge)
+        failed = attempt(place, judge, ask)
         if not place.skipped:
             self.enforced.extend(failed)
             return wanted[0] if wanted else None
@@ -83,15 +86,16 @@ class _Found:
         return None
 
 
-def attempt(place: Placed, judge: object) -> list[Finding]:
+def attempt(place: Placed, judge: Callable[[S], Sequence[Finding]], subject: S) -> Sequence[Finding]:
     """A guard's findings with their place; a guard that can't judge denies."""
-    guard = place.guard
     try:
-        return [replace(finding, rule=place.where) for finding in judge(guard)]  # type: ignore[operator]
+        findings = judge(subject)
+        return [replace(finding, rule=place.where) for finding in findings] if findings else ()
     except ConditionFault as fault:
-        return [Finding(guard.kind, "condition.failed", f"The rule's condition can't be evaluated on these arguments: {fault}", place.where)]
+        message = f"The rule's condition can't be evaluated on these arguments: {fault}"
+        return (Finding(place.guard.kind, "condition.failed", message, place.where),)
     except Exception as fault:  # noqa: BLE001  a broken guard must deny (P16), whatever it raises
-        return [Finding(guard.kind, "guard.failed", f"The guard {guard.kind!r} failed ({type(fault).__name__}).", place.where)]
+        return (Finding(place.guard.kind, "guard.failed", f"The guard {place.guard.kind!r} failed ({type(fault).__name__}).", place.where),)
 
 
 def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
@@ -100,11 +104,12 @@ def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
         return ask, []
     extra: dict[str, Json] = {}
 
-    def bind(guard: Guard) -> Iterable[Finding]:
+    def bind(guard: Guard) -> Sequence[Finding]:
         extra.update(guard.bind(ask))
         return ()
 
-    failed = [finding for place in rule.stages[Stage.SHAPE] if not place.skipped for finding in attempt(place, bind)]
+    binding = [place for place in rule.stages[Stage.SHAPE] if not place.skipped]
+    failed = [finding for place in binding for finding in attempt(place, bind, place.guard)]
     return (replace(ask, arguments={**ask.given, **extra}) if extra else ask), failed
 
 
@@ -153,4 +158,5 @@ def review(rule: ToolRule, outcome: Outcome) -> Outcome:
             result = after
             if finding is not None:
                 reason, state = finding.reason, "failed" if state == "succeeded" else state
-    return outcome.but(result=result, reason=reason, state=state)
+    same = result is outcome.result and reason == outcome.reason and state == outcome.state
+    return outcome if same else outcome.but(result=result, reason=reason, state=state)

@@ -32,7 +32,11 @@ def evolve_tree(tree: Tree, seq: int, at: int, event: e.Event) -> Tree:
     except KeyError as missing:
         raise IllegalTransition(f"{type(event).__name__} names {missing}, which isn't there") from None
     runs = _folded(tree, after.runs, event) if isinstance(event, FOLDED.kinds) else after.runs
-    runs = _awake(_paused(runs, event.run, at), event.run)
+    run = runs[event.run]
+    if run.limits.pause_while_held:
+        runs = _paused(runs, event.run, at)
+    if run.parent is not None:
+        runs = _awake(runs, event.run)
     return but(after, seq=seq, at=at, runs=runs)
 
 
@@ -56,8 +60,6 @@ def _folded(tree: Tree, runs: Map[str, Run], event: Any) -> Map[str, Run]:
 def _paused(runs: Map[str, Run], id: str, at: int) -> Map[str, Run]:
     """Start or end a pause: a held or ready call, no admitted call, no open turn (DESIGN §5)."""
     run = runs[id]
-    if not run.limits.pause_while_held:
-        return runs
     states = set(run.live.values())
     pausing = bool(states) and "admitted" not in states and not run.open_turns
     if pausing and run.paused_at is None:
@@ -213,15 +215,14 @@ def _admitted(tree: Tree, seq: int, at: int, event: e.CallAdmitted) -> Tree:
         admitted_at=before.admitted_at if before and before.admitted_at else at,
     )  # fmt: skip
     indexes = _indexed(run, record, event.turn, event.call_id) if event.attempt == 1 else {}
-    changed = _with_run(tree, run, live=run.live.set(record.id, record.state), active_at=at, **indexes)
-    changed = but(changed, asked=tree.asked + (before is None), calls=tree.calls.set(record.id, record))
+    after = but(run, live=run.live.set(record.id, record.state), active_at=at, **indexes)
+    writes = tree.last_write.set(record.upstream, seq) if record.effect.writes else tree.last_write
+    changed = but(
+        tree, runs=tree.runs.set(run.id, after), asked=tree.asked + (before is None), calls=tree.calls.set(record.id, record), last_write=writes
+    )  # fmt: skip
     if event.hold != (before.hold if before and before.state == "ready" else None):
         raise IllegalTransition(f"{event.call} consumes {event.hold}: an approved call consumes its own hold, no other call any")
-    if event.hold is not None:
-        changed = _with_hold(changed, event.hold, "admit")
-    if record.effect.writes:
-        changed = but(changed, last_write=changed.last_write.set(record.upstream, seq))
-    return changed
+    return changed if event.hold is None else _with_hold(changed, event.hold, "admit")
 
 
 def _settled(tree: Tree, seq: int, at: int, event: e.CallSettled) -> Tree:
@@ -232,8 +233,8 @@ def _settled(tree: Tree, seq: int, at: int, event: e.CallSettled) -> Tree:
         status=event.status, usd_micros=event.usd_micros, settled_at=at, settled_seq=seq,
     )  # fmt: skip
     doubts = run.in_doubt + (state == "in_doubt") - (record.state == "in_doubt")
-    changed = _with_run(tree, run, live=_without(run.live, record.id), in_doubt=doubts, active_at=at)
-    return but(changed, calls=tree.calls.set(record.id, after))
+    changed = but(run, live=_without(run.live, record.id), in_doubt=doubts, active_at=at)
+    return but(tree, runs=tree.runs.set(run.id, changed), calls=tree.calls.set(record.id, after))
 
 
 def _replayed(tree: Tree, seq: int, at: int, event: e.CallReplayed) -> Tree:

@@ -28,7 +28,7 @@ from gateway.core.model import (
     Refused,
     Reply,
 )  # fmt: skip
-from gateway.core.policy import ToolRule
+from gateway.core.policy import PolicySet
 from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
@@ -61,25 +61,24 @@ class Calls(Flights):
             return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
         wish = Wish(who, state, request, progress, gone)
         digest = state.policy_digest
+        streams = [stream_of(run)] if state.continues is None else await self.streams_of(state)
         while True:
-            assessment = await self._assess(wish, digest)
-            command = self._command(wish, assessment)
-            answer, committed = await self.decide(await self.streams_of(state), lambda states, now, c=command: calls.call(states, c, now))  # type: ignore[misc]
+            policies = self.policies.by_digest(digest) or await self.governing(digest)
+            command = self._command(wish, self._assess(wish, policies))
+            answer, committed = await self.decide(streams, lambda states, now, c=command: calls.call(states, c, now))  # type: ignore[misc]
             if isinstance(answer, calls.Reassess):
                 digest = answer.digest
-                continue
-            if isinstance(answer, calls.Wait) and await self._decided(wish, answer.hold):
-                continue
-            return await self._reply(wish, command, answer, committed.states[stream_of(run)])
+            elif not isinstance(answer, calls.Wait) or not await self._decided(wish, answer.hold):
+                return await self._reply(wish, command, answer, committed.states[streams[0]])
 
     # ---- before the queue -----------------------------------------------------------------------------------------------
 
-    async def _assess(self, wish: Wish, digest: str) -> Assessment:
+    def _assess(self, wish: Wish, policies: PolicySet) -> Assessment:
         run = wish.run
         facts = RunFacts(run.id, run.task_type, run.goal, run.labels, run.policy)
         name = wish.request.tool
         tool = self.catalog.tool(name)
-        return assess(await self.governing(digest), wish.request, wish.who.principal, facts, tool, None if tool else self.catalog.away(name))
+        return assess(policies, wish.request, wish.who.principal, facts, tool, None if tool else self.catalog.away(name))
 
     def _command(self, wish: Wish, found: Assessment) -> calls.CallCommand:
         arguments = found.arguments
@@ -93,8 +92,9 @@ class Calls(Flights):
         match answer:
             case calls.Admit(record):
                 found = command.assessment
-                self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
-                return await self._ride(wish, record, found.rule, joined=False)
+                flight = self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
+                landed = await self.ride(flight, wish.gone, None)
+                return await self._busy(wish, record) if landed is None else self._landed(wish, landed)
             case Join(record):
                 return await self._join(wish, command, record)
             case calls.Answered(record):
@@ -106,6 +106,10 @@ class Calls(Flights):
             case calls.Wait(call, hold):
                 return await self._held(wish, call, hold)
         raise AssertionError(f"no reply for {answer!r}")
+
+    async def _busy(self, wish: Wish, record: CallRecord) -> Busy:
+        tree, run, now = await self._budget(wish)
+        return Busy(record.id, budget_left(tree, run, now))
 
     async def _budget(self, wish: Wish) -> tuple[Tree, str, int]:
         tree = await self.ledger.state(stream_of(wish.run.id))
@@ -132,34 +136,24 @@ class Calls(Flights):
 
     # ---- flights --------------------------------------------------------------------------------------------------------
 
-    async def _ride(self, wish: Wish, record: CallRecord, rule: ToolRule, *, joined: bool) -> Reply:
-        """Wait for a flight of this process: one's own to its end, another's within one's patience."""
-        landed = await self.ride(record.id, wish.gone, self._patience(wish) if joined else None)
-        if landed is None:
-            tree, run, now = await self._budget(wish)
-            return Busy(record.id, budget_left(tree, run, now))
-        return await self._landed(wish, landed, joined=joined)
-
-    async def _landed(self, wish: Wish, landed: Landed, *, joined: bool) -> Reply:
+    def _landed(self, wish: Wish, landed: Landed) -> Reply:
+        """What a flight's end means for its own caller."""
+        now = self.clock.now_ms()
         record, outcome = landed.record, landed.outcome
-        tree, run, now = await self._budget(wish)
-        left = budget_left(tree, run, now)
+        left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
             return Doubt(record.id, outcome.message or _DOUBT, left)
         if not outcome.answered or outcome.result is None:
             return Failed(record.id, outcome, left)
-        message = _JOINED.format(call=record.id) if joined else None
-        return Completed(record.id, record.state, outcome.result, left, record.reason, joined, message)
+        return Completed(record.id, record.state, outcome.result, left, record.reason)
 
     async def _join(self, wish: Wish, command: calls.CallCommand, record: CallRecord) -> Reply:
         """Wait for the one dispatch, here or in another process; its record is then this call's answer too."""
-        if record.id in self.flights:
-            reply = await self._ride(wish, record, command.assessment.rule, joined=True)
-            if isinstance(reply, Busy | Doubt):
-                return reply
+        if (flight := self.flights.get(record.id)) is not None:
+            if await self.ride(flight, wish.gone, self._patience(wish)) is None:
+                return await self._busy(wish, record)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
-            tree, run, now = await self._budget(wish)
-            return Busy(record.id, budget_left(tree, run, now))
+            return await self._busy(wish, record)
         if stream_of(record.id) != stream_of(wish.run.id):
             tree = await self.ledger.state(stream_of(record.id))
             return await self._from_record(wish, command, tree.calls[record.id], _JOINED)

@@ -29,10 +29,11 @@ SAFETY_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """How a flight ended: the record as it stands, and the outcome with its result."""
+    """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in."""
 
     record: CallRecord
     outcome: Outcome
+    tree: Tree
 
 
 @dataclass
@@ -97,9 +98,8 @@ class Flights(Desk):
         if not task.cancelled() and (fault := task.exception()) is not None and not isinstance(fault, LedgerFault):
             log.error("call %s was not settled: %s", call, fault, exc_info=fault)
 
-    async def ride(self, call: str, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
+    async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
         """Wait for a flight; None when the time is up or the rider left. A read that loses its last rider is cancelled."""
-        flight = self.flights[call]
         task = flight.task
         assert task is not None
         flight.riders += 1
@@ -127,9 +127,9 @@ class Flights(Desk):
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
                 return await self._settle(flight, outcome)
             await self.clock.sleep(self._backoff(flight, outcome))
-            record = await self._again(flight, outcome)
+            record, tree = await self._again(flight, outcome)
             if record.state != "admitted":
-                return Landed(record, outcome)
+                return Landed(record, outcome, tree)
             flight.record, flight.stands = record, outcome
 
     def _backoff(self, flight: Flight, outcome: Outcome) -> int:
@@ -174,24 +174,24 @@ class Flights(Desk):
         return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
 
     async def _settle(self, flight: Flight, outcome: Outcome) -> Landed:
-        record = flight.record
-        result = None if outcome.result is None else self.ids.seal(stream_of(record.run), outcome.result)
+        record, stream = flight.record, stream_of(flight.record.run)
+        result = None if outcome.result is None else self.ids.seal(stream, outcome.result)
         command = settle.SettleCommand(record.id, record.attempt, self.owner, outcome, result)
         while True:
             try:
-                after, _ = await self.decide([stream_of(record.run)], lambda states, now: settle.settle(states, command, now))
-                return Landed(after, outcome)
+                after, committed = await self.decide([stream], lambda states, now: settle.settle(states, command, now))
+                return Landed(after, outcome, committed.states[stream])
             except LedgerFault:
                 if self.clock.now_ms() >= record.lease_until:
                     raise
                 await self.clock.sleep(100)
 
-    async def _again(self, flight: Flight, outcome: Outcome) -> CallRecord:
-        record = flight.record
-        result = None if outcome.result is None else self.ids.seal(stream_of(record.run), outcome.result)
+    async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
+        record, stream = flight.record, stream_of(flight.record.run)
+        result = None if outcome.result is None else self.ids.seal(stream, outcome.result)
         command = settle.AgainCommand(record.id, record.attempt, flight.rule, self.owner, self.lease_ms, outcome, result)
-        after, _ = await self.decide([stream_of(record.run)], lambda states, now: settle.again(states, command, now))
-        return after
+        after, committed = await self.decide([stream], lambda states, now: settle.again(states, command, now))
+        return after, committed.states[stream]
 
     async def value(self, stream: str, hash: str) -> Json:
         """The value behind a payload's hash; None if it was erased."""

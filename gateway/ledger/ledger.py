@@ -51,7 +51,8 @@ class StoreLedger:
     async def state(self, stream: str) -> Any:
         if self._readonly:
             self._states.forget((stream,))  # nobody here sees what the gateway appends
-        return (await self._states.load(stream)).state
+        head = self._states.get(stream) or await self._states.load(stream)
+        return head.state
 
     async def payload(self, stream: str, hash: str) -> bytes | None:
         data = self._payloads.get((stream, hash))

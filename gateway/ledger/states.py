@@ -80,6 +80,10 @@ class States:
     def __contains__(self, stream: str) -> bool:
         return stream in self._heads
 
+    def get(self, stream: str) -> Head | None:
+        """The head, if it is at hand."""
+        return self._heads.get(stream)
+
     def heads(self) -> list[tuple[str, Head]]:
         return list(self._heads.items())
 

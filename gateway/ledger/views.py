@@ -72,9 +72,8 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
         record = after.calls.get(getattr(event, "call", ""))
         if record is not None and record is not before.calls.get(record.id):
             rows.append(Row("calls", record.id, (*_CALL(record), stream)))
-        hold: str = getattr(event, "hold", None) or (record and record.hold) or ""
-        if hold in after.holds:
-            rows += _hold(before, after, stream, hold)
+        if record is not None and record.hold is not None:
+            rows += _hold(before, after, stream, record.hold)
         return rows, row
     if isinstance(event, ToolSeen):
         return [Row("tools", event.tool, (event.tool, event.digest, stream))], None

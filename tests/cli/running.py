@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import selectors
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import pytest
 from gateway.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 20
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,20 @@ def started(folder: Path, *argv: str, env: Mapping[str, str] | None = None, **mo
     )  # fmt: skip
 
 
+def said(process: subprocess.Popen[str], word: str) -> str:
+    """Its stdout until `word` is in it."""
+    assert process.stdout is not None
+    text = ""
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        while word not in text:
+            assert waiting.select(PATIENCE_S), text
+            some = os.read(process.stdout.fileno(), 65536)  # not readline, which would take more than it gives
+            assert some, text + ended(process).err
+            text += some.decode()
+    return text
+
+
 def ended(process: subprocess.Popen[str]) -> Ran:
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return Ran(process.returncode, out, err)

@@ -116,6 +116,15 @@ async def test_readers_work_beside_a_running_ledger_and_after_a_dead_one(path: P
     assert names(tmp_path) == before
 
 
+async def test_a_snapshot_sees_one_moment(opened: Opened) -> None:
+    async with opened() as ledger:
+        await ledger.transact(("run_1",), append("run_1"))
+        async with ledger.store.snapshot() as reader:
+            await ledger.transact(("run_1",), append("run_1"))
+            assert [row.seq for row in await reader.events("run_1", 0, 9)] == [1]
+        assert [each.seq for each in await ledger.events("run_1")] == [1, 2]
+
+
 async def test_a_reader_of_nothing_is_refused(opened: Opened, path: Path) -> None:
     with pytest.raises(LedgerFault):
         async with opened(readonly=True):

@@ -266,7 +266,7 @@ def _limits(
     for place in rule.stages[Stage.LIMIT]:
         if loops_only and place.guard.kind != "loops":
             continue
-        for finding in attempt(place, lambda guard: guard.limit(bid)):
+        for finding in attempt(place, place.guard.limit, bid):
             if place.enforces(finding.reason):
                 yield finding
             elif shadowed is not None:
@@ -329,8 +329,7 @@ def _waiting(draft: Draft, command: CallCommand, repeat: Waiting, past: Past, as
     """The call is held, or approved: then it goes on if it is still what was approved."""
     record = repeat.record
     hold = draft.tree.holds[record.hold or ""]
-    if hold.due_at is not None and draft.now >= hold.due_at:
-        draft.add(e.HoldExpired(record.run, record.id, hold.id, "approval.lapsed" if repeat.ready else "approval.expired"))
+    if draft.expire(hold):
         return _judge_anew(draft, command, record.occurrence, past, asked)
     if not repeat.ready:
         return Wait(record.id, hold)

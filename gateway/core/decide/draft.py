@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core import events as e
 from gateway.core.model import Payload
-from gateway.core.run import Tree, principal_stream
+from gateway.core.run import Hold, Tree, principal_stream
 from gateway.core.streams import State, evolve
 
 
@@ -77,6 +77,14 @@ class Draft:
         stream = principal_stream(principal)
         self.given(stream)
         self.events.append((stream, event))
+
+    def expire(self, hold: Hold) -> bool:
+        """End the hold if its clock has run out: nobody decided in time, or nobody executed in time."""
+        if hold.due_at is None or self.now < hold.due_at:
+            return False
+        reason = "approval.expired" if hold.state == "held" else "approval.lapsed"
+        self.add(e.HoldExpired(hold.run, hold.call, hold.id, reason))
+        return True
 
     # ---- endings --------------------------------------------------------------------------------------------------------
 

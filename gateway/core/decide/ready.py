@@ -10,7 +10,7 @@ from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import NOTHING
 from gateway.core.policy import ToolRule
-from gateway.core.run import CallRecord, stream_of
+from gateway.core.run import CallRecord, Hold, stream_of
 from gateway.core.streams import State
 
 
@@ -32,10 +32,13 @@ def execute(states: Mapping[str, State], command: ReadyCommand, now: int) -> tup
     if record.state != "ready" or record.hold is None:
         return draft, record
     hold = draft.tree.holds[record.hold]
-    if hold.execute_by is not None and now >= hold.execute_by:
-        draft.add(e.HoldExpired(record.run, record.id, hold.id, "approval.lapsed"))
-    elif record.tool_digest != command.tool_digest or draft.tree.runs[record.run].policy_digest != record.policy_digest:
+    if not draft.expire(hold):
+        _go_on(draft, record, hold, command)
+    return draft, draft.tree.calls[record.id]
+
+
+def _go_on(draft: Draft, record: CallRecord, hold: Hold, command: ReadyCommand) -> None:
+    if record.tool_digest != command.tool_digest or draft.tree.runs[record.run].policy_digest != record.policy_digest:
         draft.add(e.HoldVoided(record.run, record.id, hold.id, "the tool's definition or the policy changed"))
     elif may_start(draft, record, command.rule, NOTHING):
         admit(draft, record, command.rule, command.owner, command.lease_ms, hold.id)
-    return draft, draft.tree.calls[record.id]

@@ -162,7 +162,4 @@ def expire_holds(draft: Draft) -> None:
     tree = draft.tree
     live = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state != "admitted"]
     for record in sorted(live, key=lambda one: (one.asked_at, one.id)):
-        hold = tree.holds[record.hold or ""]
-        if hold.due_at is not None and draft.now >= hold.due_at:
-            reason = "approval.expired" if hold.state == "held" else "approval.lapsed"
-            draft.add(e.HoldExpired(record.run, record.id, hold.id, reason))
+        draft.expire(tree.holds[record.hold or ""])

@@ -51,7 +51,7 @@ def may_start(draft: Draft, record: CallRecord, rule: ToolRule, amounts: Amounts
         return False
     bid = Bid(draft.tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect, poll=True)
     purses = [place for place in rule.stages[Stage.LIMIT] if place.guard.tree and not place.shadow]
-    return all(finding.reason in known for place in purses for finding in attempt(place, lambda guard: guard.limit(bid)))
+    return all(finding.reason in known for place in purses for finding in attempt(place, place.guard.limit, bid))
 
 
 def admit(draft: Draft, record: CallRecord, rule: ToolRule, owner: str, lease_ms: int, hold: str | None = None) -> None:

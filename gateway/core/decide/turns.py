@@ -64,7 +64,7 @@ def _open(draft: Draft, run: str, number: int, guards: Sequence[Placed]) -> tupl
     tokens = tree.runs[run].limits.tokens_per_turn or 0
     bid = Bid(tree, run, number, draft.now, Amounts(turns=1, tokens=tokens))
     placed = [place for place in guards if place.guard.stage is Stage.LIMIT]
-    wrong = tuple(finding for place in placed for finding in attempt(place, lambda guard: guard.limit(bid)))
+    wrong = tuple(finding for place in placed for finding in attempt(place, place.guard.limit, bid))
     if not wrong:
         draft.add(e.TurnOpened(run, number, tokens))
     return wrong

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -26,12 +26,13 @@ class Allow(Guard):
         """A ceiling allows nothing by itself, so it has nothing to say here."""
         return cls() if section.kind == "policy" else None
 
-    def check(self, ask: Ask) -> Iterable[Finding]:
+    def check(self, ask: Ask) -> Sequence[Finding]:
         name = ask.request.tool
         if not self.permitted:
-            yield Finding(self.kind, "tool.not_allowed", f"{name!r} is not among this run's tools.")
-        elif ask.tool is None:
+            return (Finding(self.kind, "tool.not_allowed", f"{name!r} is not among this run's tools."),)
+        if ask.tool is None:
             why = f": {ask.away}" if ask.away else ""
-            yield Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now{why}.")
-        elif ask.tool.unsupported is not None:
-            yield Finding(self.kind, "tool.schema_unsupported", f"{name!r} is held back: {ask.tool.unsupported}")
+            return (Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now{why}."),)
+        if ask.tool.unsupported is not None:
+            return (Finding(self.kind, "tool.schema_unsupported", f"{name!r} is held back: {ask.tool.unsupported}"),)
+        return ()

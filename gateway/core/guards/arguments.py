@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -69,19 +69,16 @@ class Arguments(Guard):
     def bind(self, ask: Ask) -> Mapping[str, Json]:
         return {name: value(ask.facts) for name, value in self.binds} if self.binds else {}
 
-    def check(self, ask: Ask) -> Iterable[Finding]:
-        if isinstance(ask.given, Malformed) or not isinstance(ask.given, dict):
-            why = ask.given if isinstance(ask.given, Malformed) else "they are not a JSON object"
-            yield Finding(self.kind, "arguments.malformed", f"The arguments of {ask.request.tool!r} can't be read: {why}.")
-            return
-        for name in sorted(self.hidden & ask.given.keys()):
-            yield Finding(self.kind, "arguments.bound", f"Argument {name!r} is filled in by the gateway; leave it out.")
+    def check(self, ask: Ask) -> Sequence[Finding]:
+        given = ask.given
+        if not isinstance(given, dict):
+            why = given if isinstance(given, Malformed) else "they are not a JSON object"
+            return (Finding(self.kind, "arguments.malformed", f"The arguments of {ask.request.tool!r} can't be read: {why}."),)
+        wrong: list[Finding] = []
+        if self.binds or self.key_argument:
+            for name in sorted(self.hidden & given.keys()):
+                wrong.append(Finding(self.kind, "arguments.bound", f"Argument {name!r} is filled in by the gateway; leave it out."))
         judged = ask.arguments if self.key_argument is None else {**ask.arguments, self.key_argument: _ANY_KEY}
-        if self.own and ask.tool is not None and ask.tool.shape is not None:
-            yield from self._wrong(ask.tool.shape(judged))
-        if self.shape is not None:
-            yield from self._wrong(self.shape(judged))
-
-    def _wrong(self, messages: tuple[str, ...]) -> Iterable[Finding]:
-        for message in messages:
-            yield Finding(self.kind, "arguments.invalid", message)
+        shapes = (ask.tool.shape if self.own and ask.tool is not None else None, self.shape)
+        messages = [message for shape in shapes if shape is not None for message in shape(judged)]
+        return [*wrong, *(Finding(self.kind, "arguments.invalid", message) for message in messages)]

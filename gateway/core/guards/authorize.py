@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -32,6 +32,7 @@ class Authorize(Guard):
         condition = section.condition(text, CALL_VARIABLES, f"{section.pointer['rule']}/allow_if")
         return cls(text, condition) if condition is not None else None
 
-    def check(self, ask: Ask) -> Iterable[Finding]:
-        if not self.condition(ask.facts):
-            yield Finding(self.kind, "authorization.denied", f"{ask.request.tool!r} is allowed only if {self.text}")
+    def check(self, ask: Ask) -> Sequence[Finding]:
+        if self.condition(ask.facts):
+            return ()
+        return (Finding(self.kind, "authorization.denied", f"{ask.request.tool!r} is allowed only if {self.text}"),)

@@ -6,7 +6,7 @@ carries its amounts until it ends. What a model call is expected to use (`tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -200,38 +200,51 @@ class Budgets(Guard):
         fold = _FOLDS.get(type(event))
         return fact if fold is None else fold(fact, event, tree)
 
-    def limit(self, bid: Bid) -> Iterable[Finding]:
-        for run in bid.tree.lineage(bid.run):
-            yield from _exceeded(run, bid)
+    def limit(self, bid: Bid) -> Sequence[Finding]:
+        return [finding for run in bid.tree.lineage(bid.run) for finding in (*_exceeded(run, bid), *_crowded(run, bid))]
 
 
-def _exceeded(run: Run, bid: Bid) -> Iterable[Finding]:
+def _exceeded(run: Run, bid: Bid) -> list[Finding]:
+    limits, fact, more = run.limits, purse(run), bid.amounts
+    posted, pending = fact.posted, fact.pending
+    would = (
+        ("turns", posted.turns + pending.turns + more.turns, limits.turns),
+        ("tool_calls", posted.tool_calls + pending.tool_calls + more.tool_calls, limits.tool_calls),
+        ("tokens", posted.tokens + pending.tokens + more.tokens, limits.tokens),
+        ("cost", posted.usd_micros + pending.usd_micros + more.usd_micros, limits.usd_micros),
+    )
+    return [
+        Finding(Budgets.kind, f"budget.{name}", _spent(name, amount, limit, run, bid), closes=name in limits.close_on)
+        for name, amount, limit in would
+        if limit is not None and amount > limit
+    ]
+
+
+def _crowded(run: Run, bid: Bid) -> Sequence[Finding]:
+    """What is too much at once: calls of this turn, calls in flight, held calls; or, for a new turn, the history that grows."""
     limits, fact = run.limits, purse(run)
-    would = fact.used + bid.amounts
-    for reason, close, amount, limit in (
-        ("budget.turns", "turns", would.turns, limits.turns),
-        ("budget.tool_calls", "tool_calls", would.tool_calls, limits.tool_calls),
-        ("budget.tokens", "tokens", would.tokens, limits.tokens),
-        ("budget.cost", "cost", would.usd_micros, limits.usd_micros),
-    ):
-        if _over(amount, limit):
-            yield Finding(Budgets.kind, reason, _spent(close, amount, limit, run, bid), closes=close in limits.close_on)
-    if bid.tool:
-        yield from _crowded(run, fact, bid)
-    elif _over(fact.last_input, limits.input_tokens_per_turn):
-        message = f"The last model call read {fact.last_input} tokens; {limits.input_tokens_per_turn} are allowed. Start over with less history."
-        yield Finding(Budgets.kind, "budget.tokens", message, closes="tokens" in limits.close_on)
+    if not bid.tool:
+        return _overgrown(run, fact)
+    wrong = []
+    if bid.turn and bid.amounts.tool_calls and limits.tool_calls_per_turn is not None:
+        calls = fact.calls_in_turn.get((bid.run, bid.turn), 0)
+        if calls >= limits.tool_calls_per_turn:
+            wrong.append(Finding(Budgets.kind, "budget.tool_calls_per_turn", f"Turn {bid.turn} has had its {limits.tool_calls_per_turn} calls."))
+    if not bid.holds and limits.in_flight_calls is not None and fact.in_flight >= limits.in_flight_calls:
+        message = f"{fact.in_flight} calls are running; this run may have {limits.in_flight_calls} at once."
+        wrong.append(Finding(Budgets.kind, "budget.in_flight", message))
+    if bid.holds and limits.open_holds is not None and fact.holds >= limits.open_holds:
+        message = f"{fact.holds} calls wait for people; this run may have {limits.open_holds} at once."
+        wrong.append(Finding(Budgets.kind, "budget.open_holds", message))
+    return wrong
 
 
-def _crowded(run: Run, fact: Purse, bid: Bid) -> Iterable[Finding]:
+def _overgrown(run: Run, fact: Purse) -> Sequence[Finding]:
     limits = run.limits
-    calls = fact.calls_in_turn.get((bid.run, bid.turn), 0)
-    if bid.turn and bid.amounts.tool_calls and limits.tool_calls_per_turn is not None and calls >= limits.tool_calls_per_turn:
-        yield Finding(Budgets.kind, "budget.tool_calls_per_turn", f"Turn {bid.turn} has had its {limits.tool_calls_per_turn} calls.")
-    if not bid.holds and _over(fact.in_flight + 1, limits.in_flight_calls):
-        yield Finding(Budgets.kind, "budget.in_flight", f"{fact.in_flight} calls are running; this run may have {limits.in_flight_calls} at once.")
-    if bid.holds and _over(fact.holds + 1, limits.open_holds):
-        yield Finding(Budgets.kind, "budget.open_holds", f"{fact.holds} calls wait for people; this run may have {limits.open_holds} at once.")
+    if not _over(fact.last_input, limits.input_tokens_per_turn):
+        return ()
+    message = f"The last model call read {fact.last_input} tokens; {limits.input_tokens_per_turn} are allowed. Start over with less history."
+    return (Finding(Budgets.kind, "budget.tokens", message, closes="tokens" in limits.close_on),)
 
 
 def _spent(name: str, amount: int, limit: int | None, run: Run, bid: Bid) -> str:

@@ -6,10 +6,9 @@ ladder and the docs pick it up from the class attributes. Guards of one stage ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
@@ -79,9 +78,15 @@ class Ask:
     arguments: Json
     away: str | None = None
 
-    @cached_property
+    @property
     def facts(self) -> dict[str, Json]:
-        """The variables of CEL: args, tool, run, principal."""
+        """The variables of CEL: args, tool, run, principal. Made once; `cached_property` would take a lock for it."""
+        made = self.__dict__.get("_facts")
+        if made is None:
+            made = self.__dict__["_facts"] = self._made_facts()
+        return made
+
+    def _made_facts(self) -> dict[str, Json]:
         principal, run = self.principal, self.run
         return {
             "args": self.arguments,
@@ -169,7 +174,7 @@ class Guard:
         """SHAPE only: arguments injected before any check; raises ConditionFault."""
         return {}
 
-    def check(self, ask: Ask) -> Iterable[Finding]:
+    def check(self, ask: Ask) -> Sequence[Finding]:
         """SCOPE, SHAPE, AUTHORITY: what is wrong, judged by facts fixed at opening and the arguments."""
         return ()
 
@@ -177,7 +182,7 @@ class Guard:
         """CONSENT: the people this rule demands for this call; raises ConditionFault."""
         return None
 
-    def limit(self, bid: Bid) -> Iterable[Finding]:
+    def limit(self, bid: Bid) -> Sequence[Finding]:
         """LIMIT: what would be exceeded, judged by the run tree's state inside the step."""
         return ()
 

@@ -6,7 +6,7 @@ intercepted with an explanation; after `close_after` interceptions, or 200 recor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -120,14 +120,12 @@ class Loops(Guard):
                 return _settled(fact, event, tree)
         return fact
 
-    def limit(self, bid: Bid) -> Iterable[Finding]:
+    def limit(self, bid: Bid) -> Sequence[Finding]:
         if not bid.tool or bid.poll:
-            return
+            return ()
         fact = history(bid.tree.runs[bid.run])
         found = self._found(fact, bid)
-        if found is not None:
-            reason, message = found
-            yield Finding(self.kind, reason, message, closes=fact.intercepted + 1 >= self.close_after)
+        return () if found is None else (Finding(self.kind, *found, closes=fact.intercepted + 1 >= self.close_after),)
 
     def _found(self, fact: History, bid: Bid) -> tuple[str, str] | None:
         most = self.writes if bid.effect.writes else self.reads

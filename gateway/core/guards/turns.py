@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -29,19 +29,22 @@ class Turns(Guard):
         run = section.data["run"]
         return cls() if section.kind == "policy" or "budgets" in run or "require_turns" in run else None
 
-    def limit(self, bid: Bid) -> Iterable[Finding]:
-        if not bid.tool:
-            return
+    def limit(self, bid: Bid) -> Sequence[Finding]:
+        found = self._found(bid) if bid.tool else None
+        return () if found is None else (Finding(self.kind, *found),)
+
+    def _found(self, bid: Bid) -> tuple[str, str] | None:
         run = bid.tree.runs[bid.run]
         turn = run.turns.get(bid.turn)
         if bid.turn and turn is None:
-            yield Finding(self.kind, "turn.unknown", f"Turn {bid.turn} was never opened; the latest is {run.last_turn}.")
-        elif not bid.turn and run.limits.require_turns:
-            yield Finding(self.kind, "turn.required", "This run takes only calls that belong to a declared turn.")
-        elif turn is not None and turn.state == "closed":
-            yield Finding(self.kind, "turn.not_open", f"Turn {bid.turn} is {turn.status}.")
-        elif bid.turn in (0, run.last_turn) and is_final(bid.tree, run, bid.now):
-            yield Finding(self.kind, "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools.")
+            return "turn.unknown", f"Turn {bid.turn} was never opened; the latest is {run.last_turn}."
+        if not bid.turn and run.limits.require_turns:
+            return "turn.required", "This run takes only calls that belong to a declared turn."
+        if turn is not None and turn.state == "closed":
+            return "turn.not_open", f"Turn {bid.turn} is {turn.status}."
+        if bid.turn in (0, run.last_turn) and is_final(bid.tree, run, bid.now):
+            return "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools."
+        return None
 
 
 def is_final(tree: Tree, run: Run, now: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.core.run import Run
-from gateway.doors.render import event_json, row_json, run_json
+from gateway.doors.render import budget_json, event_json, row_json, run_json
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import COUNT, LIMIT, NAME, NAME_OR_NULL, NOTE, NOTHING, fields, refer
 from gateway.engine import ListedTool, RunRequest
@@ -70,16 +70,21 @@ async def resume_run(x: Exchange) -> Answer:
 async def list_events(x: Exchange) -> Answer:
     after = x.query.get("after", 0)
     events = await x.engine.events(x.caller, x.path["run"], after, x.query.get("limit", _EVENTS))
-    return Answer(200, {"events": [event_json(one) for one in events], "next": events[-1].seq if events else after})
+    return Answer(200, {"events": [event_json(one) for one in events], "next": events[-1].seq if events else after, "budget": await _budget(x)})
 
 
 async def list_tools(x: Exchange) -> Answer:
     tools = await x.engine.tools(x.caller, x.path["run"])
-    write = {"openai": _openai_tool, "anthropic": _anthropic_tool}.get(x.query.get("format", "mcp"))
-    if write is None:
-        return Answer(200, {"tools": [{**one.definition, "name": one.tool.name, "effect": one.effect} for one in tools]})
-    names = x.names()
-    return Answer(200, {"tools": [write(names.listed(one.tool.name), one) for one in tools]})
+    write, names = _FORMS[x.query.get("format", "mcp")], x.names()
+    return Answer(200, {"tools": [write(names.listed(one.tool.name), one) for one in tools], "budget": await _budget(x)})
+
+
+async def _budget(x: Exchange) -> dict[str, Any]:
+    return budget_json((await x.engine.run(x.caller, x.path["run"])).budget)
+
+
+def _mcp_tool(name: str, one: ListedTool) -> dict[str, Any]:
+    return {**one.definition, "name": one.tool.name, "effect": one.effect}
 
 
 def _openai_tool(name: str, one: ListedTool) -> dict[str, Any]:
@@ -90,6 +95,7 @@ def _anthropic_tool(name: str, one: ListedTool) -> dict[str, Any]:
     return anthropic.tool(name, one.definition.get("description"), one.definition["inputSchema"])
 
 
+_FORMS = {"mcp": _mcp_tool, "openai": _openai_tool, "anthropic": _anthropic_tool}
 _RUN = {200: refer("Run")}
 OPERATIONS = (
     Operation("POST", "/v1/runs", open_run, "Open a run", {201: refer("OpenedRun"), 200: refer("OpenedRun")}, _OPEN),
@@ -107,6 +113,6 @@ OPERATIONS = (
     ),
     Operation(
         "GET", "/v1/runs/{run}/tools", list_tools, "List the tools that the run may use", {200: refer("Tools")},
-        query={"format": {"enum": ["mcp", "openai", "anthropic"], "type": "string"}},
+        query={"format": {"enum": list(_FORMS), "type": "string"}},
     ),
 )  # fmt: skip

@@ -189,7 +189,7 @@ COMPONENTS: dict[str, _Schema] = {
     "Problem": _PROBLEM, "Event": _EVENT,
     "Runs": shown({"runs": _list(_LISTED_RUN), "next": _TEXT_OR_NULL}),
     "Holds": shown({"holds": _list(refer("Hold")), "next": _TEXT_OR_NULL}),
-    "Events": shown({"events": _list(refer("Event")), "next": {"type": "integer"}}),
-    "Tools": shown({"tools": _list(_OBJECT)}),
+    "Events": shown({"events": _list(refer("Event")), "next": {"type": "integer"}, "budget": refer("Budget")}),
+    "Tools": shown({"tools": _list(_OBJECT), "budget": refer("Budget")}),
     "ToolResultMessage": {"type": "object", "description": "The provider's own form; call, status and budget stand in the headers."},
 }  # fmt: skip
