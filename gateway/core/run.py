@@ -213,7 +213,8 @@ class Tree:
 
     def deadline_at(self, run: str, now: int) -> int:
         """The earliest deadline along the lineage; there is always one (`max_age`)."""
-        return min(one.deadline_at(now) for one in self.lineage(run))
+        found = self.runs[run]
+        return found.deadline_at(now) if found.parent is None else min(one.deadline_at(now) for one in self.lineage(run))
 
     def busy(self, *states: str) -> set[str]:
         """Runs in which, or below which, a call is live (in one of these states)."""
@@ -226,25 +227,31 @@ class Tree:
         What can't come by time alone doesn't count, so that the sweep isn't kept busy by runs that wait for people. A call in flight doesn't
         change it, so that a run's row needn't be written with every call.
         """
-        times = [h.due_at for r in self.runs.values() for c in r.live if (h := self._hold_of(c)) and h.due_at is not None]
-        busy = self.busy("held", "ready")
-        for run in self.runs.values():
-            if run.state in ("open", "frozen"):
-                times.append(self._end_of(run))
-                if run.id not in busy:
-                    times.append(idle_at(run))
-            elif run.state == "closing" and run.id not in self.busy():
-                times.append(0)
+        times = [due for run in self.runs.values() for due in self._dues(run)]
         return min(times, default=None)
+
+    def _dues(self, run: Run) -> list[int]:
+        """When time alone does something to this run."""
+        times: list[int] = []
+        waits = False
+        for call, state in run.live.items():
+            if state != "admitted":
+                waits = True
+                hold = self.holds.get(self.calls[call].hold or "")
+                if hold is not None and hold.due_at is not None:
+                    times.append(hold.due_at)
+        if run.state in ("open", "frozen"):
+            times.append(self._end_of(run))
+            if not waits and (len(self.runs) == 1 or run.id not in self.busy("held", "ready")):
+                times.append(idle_at(run))
+        elif run.state == "closing" and run.id not in self.busy():
+            times.append(0)
+        return times
 
     def _end_of(self, run: Run) -> int:
         """While a run is paused its deadline keeps its distance: unless it has passed, only age can end the run."""
         end = ends_at(run, self.at)
         return run.age_out_at if run.paused_at is not None and end > self.at else end
-
-    def _hold_of(self, call: str) -> Hold | None:
-        hold = self.calls[call].hold
-        return self.holds[hold] if hold else None
 
 
 _IDLE_GRAIN_MS = 60_000

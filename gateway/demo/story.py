@@ -87,7 +87,8 @@ def _verify(stage: Stage) -> bool:
 def _leave_up(stage: Stage) -> int:
     """Until Ctrl-C."""
     client = {"type": "http", "url": f"{stage.url}/r/mine/mcp", "headers": {"Authorization": f"Bearer {stage.agent_key}"}}
-    print(f"""
+    try:
+        print(f"""
 The gateway stays up at {stage.url} until Ctrl-C; its files are in {stage.folder}. Its keys, made for this demo:
   agent:refund-bot  {stage.agent_key}
   user:mia          {stage.approver_key}
@@ -97,7 +98,6 @@ In another terminal:
   gateway -c {stage.settings} runs list
   gateway -c {stage.settings} calls list
   curl -s {stage.url}/v1/runs -H "Authorization: Bearer {stage.agent_key}\"""", flush=True)  # fmt: skip
-    try:
         stage.server.wait()
     except KeyboardInterrupt:
         print("\nStopping.", flush=True)

@@ -54,13 +54,16 @@ class Flight:
     cancelled: bool = False
     overran: bool = False
     stands: Outcome | None = None
+    nap: asyncio.Future[None] | None = None
 
     def cancel(self) -> None:
-        """End the attempt at the upstream; the outcome is still recorded."""
+        """End the attempt at the upstream, or the wait for the next one; the outcome is still recorded."""
         if not self.cancelled:
             self.cancelled = True
             if self.on_wire and self.task is not None:
                 self.task.cancel()
+            elif self.nap is not None:
+                self.nap.cancel()
 
     def overrun(self) -> None:
         """The upstream didn't keep its own deadline; end the attempt from here."""
@@ -126,11 +129,22 @@ class Flights(Desk):
             outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
                 return await self._settle(flight, outcome)
-            await self.clock.sleep(self._backoff(flight, outcome))
+            await self._nap(flight, self._backoff(flight, outcome))
+            if flight.cancelled:
+                return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted":
                 return Landed(record, outcome, tree)
             flight.record, flight.stands = record, outcome
+
+    async def _nap(self, flight: Flight, ms: int) -> None:
+        """Wait for the next try; a cancel ends the waiting."""
+        flight.nap = asyncio.ensure_future(self.clock.sleep(ms))
+        try:
+            await asyncio.wait({flight.nap})
+        finally:
+            flight.nap.cancel()
+            flight.nap = None
 
     def _backoff(self, flight: Flight, outcome: Outcome) -> int:
         """Doubling waits, or what the upstream asked for, never past the deadline."""

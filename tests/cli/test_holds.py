@@ -71,7 +71,9 @@ async def test_who_may_not_vote_is_told_so(it: Served, hold: str, capsys: Captur
     assert (said.code, said.err.startswith("gateway: hold.forbidden: ")) == (1, True)
 
 
-@pytest.mark.parametrize("argv", [("show", "hold_x_1"), ("show", "nope"), ("deny", "hold_x_1"), ("deny", "../runs"), ("approve", "x", "--digest", "0" * 64)])
+@pytest.mark.parametrize("argv", [
+    ("show", "hold_x_1"), ("show", "nope"), ("deny", "hold_x_1"), ("deny", "../runs"), ("approve", "x", "--digest", "0" * 64),
+])  # fmt: skip
 async def test_a_hold_that_is_not_there_is_one_line(it: Served, mia: str, capsys: Capture, argv: tuple[str, ...]) -> None:
     said = await ran_beside(capsys, "holds", *argv, *(("--url", it.url) if argv[0] != "show" else ()))
     assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)

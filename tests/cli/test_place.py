@@ -39,14 +39,14 @@ def test_all_mistakes_of_the_settings_come_at_once(folder: Path) -> None:
 
 
 async def test_without_a_ledger_reading_says_so(folder: Path) -> None:
-    with pytest.raises(Failure, match="no ledger at gateway.db"):
+    with pytest.raises(Failure, match=r"no ledger at gateway\.db"):
         async with reading("gateway.yaml"):
             pass
 
 
 async def test_a_file_that_is_no_ledger_is_a_fault_with_its_name(folder: Path) -> None:
     (folder / "gateway.db").write_text("not a database, but long enough to be taken for one " * 50)
-    with pytest.raises(LedgerFault, match="gateway.db"):
+    with pytest.raises(LedgerFault, match=r"gateway\.db"):
         async with reading("gateway.yaml"):
             pass
 

@@ -55,7 +55,9 @@ async def test_a_call_is_shown_with_its_events_arguments_and_result(it: Served, 
     assert "CallAdmitted" in (await ran_beside(capsys, "calls", "show", call)).out
 
 
-@pytest.mark.parametrize("argv", [("runs", "show", "run_x"), ("runs", "show", "principal:agent:bot"), ("calls", "show", "call_x_1"), ("calls", "show", "")])
+@pytest.mark.parametrize("argv", [
+    ("runs", "show", "run_x"), ("runs", "show", "principal:agent:bot"), ("calls", "show", "call_x_1"), ("calls", "show", ""),
+])  # fmt: skip
 async def test_an_id_that_nothing_has_is_one_line(it: Served, capsys: Capture, argv: tuple[str, ...]) -> None:
     said = await ran_beside(capsys, *argv)
     assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)

@@ -30,7 +30,7 @@ def serving(folder: Path, *argv: str) -> Iterator[tuple[subprocess.Popen[str], s
 
 
 def test_it_says_where_it_listens_and_what_it_loaded(folder: Path) -> None:
-    with serving(folder) as (process, text):
+    with serving(folder) as (_, text):
         url = text.split()[3].removesuffix(":")
         assert httpx.get(url + "/readyz", trust_env=False).status_code == 200
         policies, tools = text.splitlines()[1:3]
@@ -41,7 +41,7 @@ def test_it_says_where_it_listens_and_what_it_loaded(folder: Path) -> None:
 def test_programs_are_told_the_same_as_json(folder: Path) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", "upstreams:\n  gone: {mcp: {command: [/nowhere/at-all]}}\n"))
-    with serving(folder, "--json") as (process, text):
+    with serving(folder, "--json") as (_, text):
         told = json.loads(text)
         assert (told["policies"], told["ceilings"], told["tools"]) == (["shop"], [], ["shop.get_order", "shop.refund"])
         assert list(told["away"]) == ["gone"]

@@ -27,8 +27,8 @@ def stock() -> Iterator[None]:
     shop.MAIL.clear()
 
 
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    return shop.call({"name": name, "arguments": arguments})
+def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
+    return shop.call({"name": tool, "arguments": arguments})
 
 
 def test_an_order_is_read_as_data_and_as_text() -> None:

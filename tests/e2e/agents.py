@@ -157,6 +157,15 @@ class Agent:
 
         await eventually(look, f"a run with {wanted}")
 
+    async def until_calls(self, **counts: int) -> None:
+        """Wait until so many calls are in these states."""
+
+        async def look() -> bool:
+            calls = (await self.look())["calls"]
+            return all(calls.get(state, 0) == count for state, count in counts.items())
+
+        await eventually(look, f"calls: {counts}")
+
     async def until_late(self) -> None:
         """Wait until the run's time is up."""
 

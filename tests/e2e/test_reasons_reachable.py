@@ -127,8 +127,7 @@ BEFORE_CALLS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("ask", [rest, mcp])
 async def test_a_reason_that_both_doors_give_before_there_is_a_call(stage: Stage, reason: str, ask: Any) -> None:
     case = dict(BEFORE_CALLS[reason])
-    if reason == "budget.open_runs":
-        await rest(stage, "agent:solo", "first") if ask is rest else None
+    await stage.client("agent:solo").post("/v1/runs", json={"run_key": "first"})
     if ask is rest:
         case["key"] = case["key"].replace("%01", "\x01")
     told = await ask(stage, **case)
@@ -165,7 +164,7 @@ async def the_ledger_closes(stage: Stage, agent: Agent) -> None:
 
 
 async def the_gateway_has_a_fault(stage: Stage, agent: Agent) -> None:
-    stage.app.engine.catalog = None  # type: ignore[assignment]
+    stage.app.engine.ids = None  # type: ignore[assignment]
 
 
 IN_TROUBLE = {

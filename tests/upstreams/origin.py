@@ -83,9 +83,11 @@ Script = Callable[[Connection], Awaitable[None]]
 async def origin(script: Script) -> AsyncIterator[Origin]:
     """Run `script` on each connection; it is closed when the script ends."""
     it = Origin()
+    serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         it.connections += 1
+        serving.add(asyncio.current_task())
         connection = Connection(it.connections, reader, writer, it)
         try:
             await script(connection)
@@ -93,6 +95,7 @@ async def origin(script: Script) -> AsyncIterator[Origin]:
             pass
         finally:
             connection.close()
+            serving.discard(asyncio.current_task())
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     it.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -100,8 +103,8 @@ async def origin(script: Script) -> AsyncIterator[Origin]:
         yield it
     finally:
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            if getattr(task.get_coro(), "__name__", "") == "serve":
+        for task in serving:
+            if task is not None:
                 task.cancel()
 
 

@@ -127,8 +127,7 @@ def _past(draft: Draft, run: Run) -> Past:
     """The run and those it continues."""
     past, at = [(draft.tree, run)], run
     while at.continues is not None:
-        tree = draft.given(stream_of(at.continues))
-        assert isinstance(tree, Tree)
+        tree = draft.tree_of(at.continues)
         at = tree.runs[at.continues]
         past.append((tree, at))
     return tuple(past)
@@ -166,8 +165,8 @@ def joined(states: Mapping[str, State], command: CallCommand, call: str, now: in
 
 
 def _sticky(draft: Draft, command: CallCommand, record: CallRecord) -> Next:
-    hold = draft.tree.holds.get(record.hold or "")
-    said = f" The reason given: “{hold.note}”" if hold is not None and hold.note else ""
+    note = draft.tree_of(record.run).holds[record.hold or ""].note
+    said = f" The reason given: “{note}”" if note else ""
     finding = Finding("approval", "approval.denied", f"A person denied exactly this call ({record.id}).{said}")
     return _deny(draft, command, (finding,))
 
@@ -249,8 +248,8 @@ def _demanded(found: Assessment, past: Past, asked: Asked) -> tuple[Requirement,
     return (found.repeat or _NOBODY,) if executed_before(past, asked.tool, asked.fingerprint) else ()
 
 
-def _nobody(requirements: Iterable[Requirement]) -> tuple[Finding, ...]:
-    if all(requirement.approvers for requirement in requirements):
+def _nobody(requirements: tuple[Requirement, ...]) -> tuple[Finding, ...]:
+    if _NOBODY not in requirements:
         return ()
     return (Finding("approval", "authorization.denied", "This deliberate repeat needs people to agree, and the policy names nobody."),)
 
@@ -276,7 +275,8 @@ def _limits(
 def _principal_holds(draft: Draft, most: int | None) -> tuple[Finding, ...]:
     principal = draft.tree.runs[draft.tree.root].principal
     state = draft.given(principal_stream(principal))
-    held = len(state.open_holds) if isinstance(state, PrincipalState) else 0
+    assert isinstance(state, PrincipalState)
+    held = len(state.open_holds)
     if most is None or held < most:
         return ()
     return (Finding("budgets", "budget.open_holds", f"{held} calls of {principal!r} wait for people; there may be {most}."),)
@@ -365,5 +365,5 @@ def _record(event: e.CallAdmitted, now: int) -> CallRecord:
     return but(
         bare, state="admitted", upstream=event.upstream, effect=event.effect, key=event.key, occurrence=event.occurrence, attempt=event.attempt,
         policy_digest=event.policy_digest, usd_micros=event.usd_micros, deadline_at=event.deadline_at, owner=event.owner,
-        lease_until=event.lease_until, hold=event.hold, admitted_at=now,
+        lease_until=event.lease_until, admitted_at=now,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.core import events as e
 from gateway.core.model import Payload
-from gateway.core.run import Hold, Tree, principal_stream
+from gateway.core.run import Hold, Tree, principal_stream, stream_of
 from gateway.core.streams import State, evolve
 
 
@@ -72,6 +72,13 @@ class Draft:
         if stream not in self.states:
             raise NeedsStream(stream)
         return self.states[stream]
+
+    def tree_of(self, id: str) -> Tree:
+        """The tree in which a run, call or hold lives, this or another; raises NeedsStream."""
+        stream = stream_of(id)
+        found = self.tree if stream == self.stream else self.given(stream)
+        assert isinstance(found, Tree)
+        return found
 
     def tell(self, principal: str, event: e.PrincipalEvent) -> None:
         stream = principal_stream(principal)

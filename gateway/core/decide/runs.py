@@ -12,7 +12,7 @@ from gateway.core.decide.starting import not_open, over
 from gateway.core.model import Finding, Limits, Principal
 from gateway.core.policy import PolicySet, stricter
 from gateway.core.principal import PrincipalState
-from gateway.core.run import Run, Tree, ends_at, idle_at, principal_stream, stream_of
+from gateway.core.run import Run, ends_at, idle_at, principal_stream, stream_of
 from gateway.core.streams import State
 
 
@@ -65,8 +65,7 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
 def _not_continuable(draft: Draft, command: OpenCommand, mine: PrincipalState) -> Finding | None:
     """A successor inherits keys: its predecessor must be over and the principal's own, and two successors would share their keys."""
     before = command.continues or ""
-    tree = draft.given(stream_of(before))
-    run = tree.runs.get(before) if isinstance(tree, Tree) else None
+    run = draft.tree_of(before).runs.get(before)
     if run is None or run.principal != command.principal.id:
         return Finding("run", "run.unknown", f"There is no run {before!r} to continue.")
     if run.state != "closed":

@@ -49,7 +49,7 @@ def may_start(draft: Draft, record: CallRecord, rule: ToolRule, amounts: Amounts
     """Do run, deadline and purses allow one more attempt of this call? `known`: budget reasons that it has passed already."""
     if not_open(draft, record.run, rule):
         return False
-    bid = Bid(draft.tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect, poll=True)
+    bid = Bid(draft.tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect)
     purses = [place for place in rule.stages[Stage.LIMIT] if place.guard.tree and not place.shadow]
     return all(finding.reason in known for place in purses for finding in attempt(place, place.guard.limit, bid))
 

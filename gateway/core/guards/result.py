@@ -18,6 +18,7 @@ from gateway.core.units import SIZE, size_bytes
 DEFAULT_MAX_BYTES = 256 * 1024
 NO_CAP = 1 << 50
 REDACTED = "[redacted]"
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class ResultGuard(Guard):
             wrong = self.shape(structured(result))
             if wrong:
                 return _note("result.invalid", f"The tool ran, but its result is not what the policy expects: {'; '.join(wrong[:3])}")
-        if _size(result, self.max_bytes) > self.max_bytes:
+        if _size(result) > self.max_bytes:
             return _note("result.too_large", f"The tool ran, but its result is over the cap of {self.max_bytes} bytes; it was dropped.")
         return result, None
 
@@ -170,19 +171,7 @@ def _without(value: Json, path: tuple[str, ...], taken: set[str]) -> Json:
     return value
 
 
-def _size(value: Json, enough: int) -> int:
-    """About how many bytes a value takes as JSON; stops counting once it is more than `enough`."""
-    total, todo = 0, [value]
-    while todo and total <= enough:
-        item = todo.pop()
-        if isinstance(item, str):
-            total += len(item.encode("utf-8", "surrogatepass")) + 2
-        elif isinstance(item, dict):
-            total += 2 + sum(len(str(name)) + 4 for name in item)
-            todo.extend(item.values())
-        elif isinstance(item, list):
-            total += 2 + len(item)
-            todo.extend(item)
-        else:
-            total += len(str(item))
-    return total
+def _size(value: Json) -> int:
+    """How many bytes a value takes as JSON."""
+    text = _encode(value)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

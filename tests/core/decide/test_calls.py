@@ -11,25 +11,7 @@ from gateway.core import events as e
 from gateway.core.decide import calls
 from gateway.core.guards.authorize import Authorize
 from gateway.core.model import CallRequest, Limits, Malformed
-from tests.core.build import (
-    ACT,
-    DONE,
-    DOUBT,
-    ERROR,
-    NOW,
-    READ,
-    STOPPED,
-    WRITE,
-    World,
-    asks,
-    document,
-    never,
-    opened,
-    policy,
-    rule,
-    sealed,
-    verdict,
-)  # fmt: skip
+from tests.core.build import ACT, DONE, DOUBT, ERROR, NOW, READ, STOPPED, WRITE, World, asks, document, never, opened, policy, rule, sealed, verdict
 
 NO = Authorize("false", lambda facts: False)
 
@@ -53,6 +35,19 @@ def test_the_intent_says_all_that_its_dispatch_needs() -> None:
     assert (event.deadline_at, event.lease_until) == (NOW + 1_000, NOW + 6_000)
     assert (event.arguments, event.policy_digest, event.hold) == (sealed({"a": 1}).hash, "set of p", None)
     assert world.record(answer) == answer.record
+
+
+def test_what_the_engine_is_given_is_what_is_recorded() -> None:
+    world = opened(policy(rule("*", READ, usd_micros=3, timeout_ms=9)))
+    for number in range(3):
+        answer = world.call("crm.get", turn=number, call_id="c", operation_id="op", a=1)
+        assert (world.record(answer), answer.record.occurrence) == (answer.record, number)
+        world.settle(answer)
+
+
+def test_a_price_must_fit_before_it_is_paid() -> None:
+    world = opened(policy(rule("*", READ, usd_micros=3), usd_micros=5))
+    assert [verdict(world.call("crm.get", n=n)) for n in range(2)] == ["allow", "budget.cost"]
 
 
 def test_no_attempt_outlasts_its_run() -> None:

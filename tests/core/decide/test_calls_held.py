@@ -10,23 +10,7 @@ import pytest
 from gateway.core import events as e
 from gateway.core.decide import calls
 from gateway.core.decide.draft import NeedsStream
-from gateway.core.model import Limits
-from tests.core.build import (
-    ACT,
-    KIM,
-    MIA,
-    NOW,
-    READ,
-    STRANGER,
-    World,
-    asks,
-    document,
-    keyed,
-    opened,
-    policy,
-    rule,
-    verdict,
-)  # fmt: skip
+from tests.core.build import ACT, KIM, MIA, NOW, READ, STRANGER, World, asks, document, keyed, opened, policy, rule, verdict
 
 # ---- held ---------------------------------------------------------------------------------------------------------------
 
@@ -46,7 +30,7 @@ def test_a_hold_says_all_that_people_need() -> None:
 
 def test_a_hold_ends_with_its_run_at_the_latest() -> None:
     world = opened(policy(rule("*", ACT, asks(expires_in_ms=9_000)), max_age_ms=5_000))
-    child = world.open(parent=world.run_id, tighten=Limits(max_age_ms=7_000))
+    child = world.open(parent=world.run_id, policies=policy(max_age_ms=7_000))
     assert world.call("pay.refund", run=child).hold.expires_at == NOW + 5_000
 
 

@@ -11,18 +11,7 @@ from gateway.core.decide import calls
 from gateway.core.guards.authorize import Authorize
 from gateway.core.guards.budgets import Budgets
 from gateway.core.guards.loops import Loops
-from tests.core.build import (
-    ACT,
-    DONE,
-    READ,
-    WRITE,
-    World,
-    asks,
-    opened,
-    policy,
-    rule,
-    verdict,
-)  # fmt: skip
+from tests.core.build import ACT, DONE, READ, WRITE, World, asks, opened, policy, rule, verdict
 
 NO = Authorize("false", lambda facts: False)
 
@@ -66,6 +55,25 @@ def test_replays_of_the_same_call_id_are_no_loop() -> None:
     world = opened()
     assert set(says(world, 20, "crm.set", call_id="c1", a=1)[1:]) == {"replay"}
     assert world.run().state == "open"
+
+
+def test_a_replay_of_the_same_call_id_is_no_part_of_a_loop_that_others_made() -> None:
+    world = opened()
+    world.does("crm.set", call_id="c1", a=1)
+    says(world, 2, "crm.set", a=1)
+    for _ in range(5):
+        assert verdict(world.call("crm.set", call_id="c1", a=1)) == "replay"
+        assert world.events[0].loop is None  # type: ignore[attr-defined]
+    assert world.run().state == "open"
+
+
+def test_only_a_loop_makes_a_replay_an_interception() -> None:
+    world = opened(turns=1, in_flight_calls=1)
+    world.does("crm.set", a=1)
+    world.begin()
+    for turn in (0, 1):
+        assert verdict(world.call("crm.set", turn=turn, a=1)) == "replay"
+        assert world.events[0].loop is None  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("period", [2, 3])

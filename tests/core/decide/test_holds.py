@@ -164,8 +164,9 @@ def test_a_voters_groups_are_those_of_the_vote() -> None:
 
 def test_execution_ends_with_the_deadline_of_the_run_or_of_one_above() -> None:
     world = opened(deadline_ms=500_000)
-    child = world.open(parent=world.run_id)
-    assert world.vote(world.call("pay.refund", run=child)).execute_by == NOW + 500_000
+    for pauses in (False, True):
+        child = world.open(parent=world.run_id, policies=policy(pause_while_held=pauses, deadline_ms=600_000))
+        assert world.vote(world.call("pay.refund", run=child)).execute_by == NOW + 500_000
 
 
 def test_a_deadline_that_stands_still_does_not_end_execution_but_age_does() -> None:

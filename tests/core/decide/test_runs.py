@@ -10,22 +10,7 @@ import pytest
 from gateway.core import events as e
 from gateway.core.model import Limits
 from gateway.core.run import Run
-from tests.core.build import (
-    ACT,
-    BOT,
-    DONE,
-    NOW,
-    READ,
-    STRANGER,
-    WRITE,
-    World,
-    asks,
-    document,
-    opened,
-    policy,
-    rule,
-    verdict,
-)  # fmt: skip
+from tests.core.build import ACT, BOT, DONE, NOW, READ, STRANGER, WRITE, World, asks, document, opened, policy, rule, verdict
 
 MINUTE = 60_000
 

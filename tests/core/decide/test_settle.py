@@ -162,6 +162,12 @@ def test_without_budget_the_last_fault_stands(caps: dict[str, int], price: int) 
     assert world.record(call).result == sealed(ERROR.result).hash
 
 
+def test_each_attempt_costs_one_tool_call() -> None:
+    world = opened(tool_calls=3)
+    call = world.call("crm.get", a=1)
+    assert [world.again(call).state for _ in range(3)] == ["admitted", "admitted", "failed"]
+
+
 def test_a_parents_purse_must_pay_another_attempt_too() -> None:
     world = opened(tool_calls=1)
     child = world.open(parent=world.run_id, policies=policy())
