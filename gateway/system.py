@@ -43,7 +43,7 @@ class SystemIds:
         return f"{prefix}_" + "".join([_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10)])
 
     def seal(self, stream: str, value: Json) -> Payload:
-        data = json.dumps(value)
+        data = bytes(memoryview(json.dumps(value)))  # an exact copy: the encoder's own buffer is kilobytes long, and payloads are kept
         salt = blake2b(stream.encode() + b"\0", key=self._key, digest_size=16)
         salt.update(data)
         salted = sha256(salt.digest())

@@ -8,6 +8,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_writer.py::test_nobody_is_answered_before_the_commit_not_even_who_only_looked",
         "ledger/test_writer.py::test_a_failed_commit_fails_everyone_in_the_batch_and_nothing_is_recorded",
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
+        "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
     ),
     "P2": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -18,12 +19,15 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "upstreams/test_http.py::test_a_request_on_a_dead_connection_is_never_sent_again_by_the_client",
         "upstreams/test_http.py::test_a_stale_connection_does_not_reach_a_call_that_asks_for_a_fresh_one",
         "test_app.py::test_a_write_carries_its_key_and_its_repeat_sends_nothing",
+        "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
+        "e2e/test_identical_calls.py::test_of_a_hundred_identical_writes_one_is_dispatched_and_the_others_are_marked",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
         "core/decide/test_settle.py::test_another_attempt_has_the_same_key_and_its_own_deadline",
         "core/decide/test_settle.py::test_no_dispatch_uses_a_key_that_its_upstream_has_forgotten",
         "core/decide/test_settle.py::test_how_long_a_key_is_remembered_counts_from_the_first_attempt",
+        "e2e/test_identical_calls.py::test_setting_a_b_a_writes_three_times_under_three_keys_and_each_repeat_keeps_its_key",
     ),
     "P4": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",
@@ -43,6 +47,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/guards/test_budgets.py::test_a_child_draws_on_every_purse_up_its_lineage",
         "ledger/conformance.py::test_each_step_sees_what_the_steps_before_it_did",
         "test_app.py::test_many_callers_at_once_are_all_answered",
+        "e2e/test_budgets_under_load.py::test_of_two_hundred_calls_at_once_exactly_fifty_are_dispatched",
+        "e2e/test_budgets_under_load.py::test_of_two_hundred_retried_calls_no_more_attempts_are_made_than_the_budget_pays",
+        "e2e/test_budgets_under_load.py::test_a_budget_is_kept_over_a_run_and_its_children",
     ),
     "P6": (
         "ledger/conformance.py::test_seq_is_gapless_per_stream_under_two_hundred_concurrent_transacts",
@@ -52,6 +59,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_verify.py::test_a_change_of_any_column_is_found",
         "ledger/test_verify.py::test_a_deleted_event_is_found",
         "cli/test_records.py::test_a_ledger_that_was_changed_is_not_sound",
+        "e2e/test_restart.py::test_repeats_holds_and_superseded_writes_mean_the_same_after_a_restart",
     ),
     "P7": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -61,6 +69,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_ready.py::test_it_stays_ready_while_the_run_lets_nothing_start",
         "core/decide/test_settle.py::test_what_was_admitted_still_finishes",
         "core/decide/test_settle.py::test_without_a_run_that_takes_calls_the_last_fault_stands",
+        "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
     ),
     "P8": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -74,12 +83,14 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_holds.py::test_whoever_opened_a_run_for_another_does_not_vote_on_its_calls",
         "core/decide/test_holds.py::test_of_two_racing_approvers_one_decides",
         "e2e/test_mcp_clients.py::test_a_held_call_executes_once_when_it_is_made_again_after_approval",
+        "e2e/test_killed.py::test_held_and_approved_calls_survive_and_are_executed_once",
     ),
     "P9": (
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_kill_9",
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_forty_kills",
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
         "ledger/conformance.py::test_everything_is_there_after_a_restart",
+        "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
     ),
     "P10": (
         "core/decide/test_settle.py::test_what_may_not_be_tried_again_is_cancelled_or_in_doubt_by_effect",
@@ -87,6 +98,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_runs.py::test_the_sweep_closes_what_nobody_else_did",
         "upstreams/test_http.py::test_a_slow_drip_ends_at_the_overall_deadline",
         "ledger/test_writer.py::test_a_broken_store_admits_nothing_and_recovers_by_itself",
+        "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
     ),
     "P11": (
         "core/decide/test_settle.py::test_an_owner_that_lost_its_call_records_nothing",
@@ -100,12 +112,17 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "upstreams/test_http.py::test_cancelling_a_call_closes_its_connection",
         "upstreams/test_mcp_stdio.py::test_without_time_left_nothing_is_written",
         "upstreams/test_mcp_stdio.py::test_cancelling_a_call_tells_the_server_which_one_and_leaves_the_others",
+        "e2e/test_reaching_in_flight.py::test_run_cancel_closes_the_connections_of_its_calls_and_no_others",
+        "e2e/test_reaching_in_flight.py::test_a_stdio_server_is_told_of_exactly_the_cancelled_requests",
+        "e2e/test_reaching_in_flight.py::test_the_deadline_of_the_run_reaches_http_and_stdio_calls",
+        "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",
         "core/test_repeats.py::test_an_abandoned_doubt_stays_a_doubt",
         "core/test_outcomes.py::test_an_attempt_that_did_not_get_through_leaves_an_earlier_one_in_doubt",
         "doors/rest/test_calls.py::test_a_write_without_an_answer_is_in_doubt_and_stays_so",
+        "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
     ),
     "P14": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",

@@ -10,6 +10,7 @@ from gateway.cli import output
 from gateway.cli.arguments import counting
 from gateway.cli.output import Failure
 from gateway.cli.place import KEY_VARIABLE, asked, reading
+from gateway.core.lifecycle import CALL, RUN
 from gateway.core.run import Tree, stream_of
 from gateway.doors.render import time_text, visible
 from gateway.ledger.verify import verify
@@ -23,7 +24,7 @@ STOPS = {"freeze": "admit nothing more for now", "resume": "let a frozen run go 
 def add(commands: Any) -> None:
     runs = commands.add_parser("runs", help="list, show, freeze, resume or cancel runs").add_subparsers(required=True)
     listing = runs.add_parser("list", help="newest first")
-    listing.add_argument("--state", choices=("open", "frozen", "closing", "closed"))
+    listing.add_argument("--state", choices=[state for state in RUN if state != "new"])
     listing.add_argument("--principal")
     listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_runs(args)))
@@ -37,8 +38,9 @@ def add(commands: Any) -> None:
         one.set_defaults(run=steer, act=act)
     calls = commands.add_parser("calls", help="list calls, or show one").add_subparsers(required=True)
     listing = calls.add_parser("list", help="newest first")
-    for name in ("run", "tool", "state"):
-        listing.add_argument(f"--{name}", dest=f"by_{name}")
+    listing.add_argument("--run", dest="by_run")
+    listing.add_argument("--tool", dest="by_tool", help="its full name, such as crm.get_order")
+    listing.add_argument("--state", dest="by_state", choices=[state for state in CALL if state != "new"])
     listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_calls(args)))
     show = calls.add_parser("show", help="one call with its events, arguments and result")

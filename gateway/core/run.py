@@ -201,7 +201,12 @@ class Tree:
     def lineage(self, run: str) -> tuple[Run, ...]:
         """The run and its ancestors, itself first."""
         found = self.runs[run]
-        return (found,) if found.parent is None else (found, *self.lineage(found.parent))
+        if found.parent is None:
+            return (found,)
+        line = [found]
+        while (parent := line[-1].parent) is not None:
+            line.append(self.runs[parent])
+        return tuple(line)
 
     def in_order(self) -> list[Run]:
         """All runs as they were opened, so parents before their children; maps have no order of their own."""
@@ -227,26 +232,24 @@ class Tree:
         What can't come by time alone doesn't count, so that the sweep isn't kept busy by runs that wait for people. A call in flight doesn't
         change it, so that a run's row needn't be written with every call.
         """
-        times = [due for run in self.runs.values() for due in self._dues(run)]
+        waits, busy = self.busy("held", "ready"), self.busy()
+        times: list[int] = []
+        for run in self.runs.values():
+            if run.id in waits:
+                times += self._hold_ends(run)
+            if run.state in ("open", "frozen"):
+                times.append(self._end_of(run))
+                if run.id not in waits:
+                    times.append(idle_at(run))
+            elif run.state == "closing" and run.id not in busy:
+                times.append(0)
         return min(times, default=None)
 
-    def _dues(self, run: Run) -> list[int]:
-        """When time alone does something to this run."""
-        times: list[int] = []
-        waits = False
+    def _hold_ends(self, run: Run) -> Iterator[int]:
         for call, state in run.live.items():
-            if state != "admitted":
-                waits = True
-                hold = self.holds.get(self.calls[call].hold or "")
-                if hold is not None and hold.due_at is not None:
-                    times.append(hold.due_at)
-        if run.state in ("open", "frozen"):
-            times.append(self._end_of(run))
-            if not waits and (len(self.runs) == 1 or run.id not in self.busy("held", "ready")):
-                times.append(idle_at(run))
-        elif run.state == "closing" and run.id not in self.busy():
-            times.append(0)
-        return times
+            hold = self.holds[self.calls[call].hold or ""] if state != "admitted" else None
+            if hold is not None and hold.due_at is not None:
+                yield hold.due_at
 
     def _end_of(self, run: Run) -> int:
         """While a run is paused its deadline keeps its distance: unless it has passed, only age can end the run."""

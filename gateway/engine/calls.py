@@ -143,6 +143,8 @@ class Calls(Flights):
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
             return Doubt(record.id, outcome.message or _DOUBT, left)
+        if record.state == "admitted":
+            return Busy(record.id, left)  # another process took it over
         if not outcome.answered or outcome.result is None:
             return Failed(record.id, outcome, left)
         return Completed(record.id, record.state, outcome.result, left, record.reason)

@@ -14,11 +14,11 @@ from typing import Any
 
 from gateway.core.assess import review
 from gateway.core.decide import ready, settle
-from gateway.core.model import Effect, Json, Outcome
+from gateway.core.model import Effect, Json, Outcome, Payload
 from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
-from gateway.engine.desk import Desk
+from gateway.engine.desk import Decide, Desk
 from gateway.ports import Dispatch, LedgerFault, PolicyError, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
@@ -40,7 +40,8 @@ class Landed:
 class Flight:
     """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
 
-    `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away.
+    `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
+    recorded yet.
     """
 
     record: CallRecord
@@ -55,6 +56,7 @@ class Flight:
     overran: bool = False
     stands: Outcome | None = None
     nap: asyncio.Future[None] | None = None
+    outcome: Outcome | None = None
 
     def cancel(self) -> None:
         """End the attempt at the upstream, or the wait for the next one; the outcome is still recorded."""
@@ -81,6 +83,7 @@ class Flights(Desk):
         super().__init__(*args, **options)
         self.flights: dict[str, Flight] = {}
         self.errands: set[asyncio.Task[None]] = set()
+        self.unrecorded: list[settle.SettleCommand] = []
 
     def launch(
         self,
@@ -93,13 +96,22 @@ class Flights(Desk):
         """Dispatch an admitted call. The task is kept until it has landed."""
         flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
         flight.task = asyncio.ensure_future(self._fly(flight))
-        flight.task.add_done_callback(lambda task: self._forget(record.id, task))
+        flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
 
-    def _forget(self, call: str, task: asyncio.Task[Landed]) -> None:
-        self.flights.pop(call, None)
-        if not task.cancelled() and (fault := task.exception()) is not None and not isinstance(fault, LedgerFault):
-            log.error("call %s was not settled: %s", call, fault, exc_info=fault)
+    def _forget(self, flight: Flight, task: asyncio.Task[Landed]) -> None:
+        record = flight.record
+        self.flights.pop(record.id, None)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("call %s was not settled: %s", record.id, fault, exc_info=None if isinstance(fault, LedgerFault) else fault)
+            self.unrecorded.append(self._settling(record, flight.outcome or settle.given_up(record)))
+
+    async def record_late(self) -> None:
+        """Offer once more what nobody waits for any longer; where another attempt took over, its record stands. Raises LedgerFault."""
+        while self.unrecorded:
+            command = self.unrecorded[0]
+            await self.decide([stream_of(command.call)], lambda states, now, c=command: settle.settle(states, c, now))  # type: ignore[misc]
+            self.unrecorded.remove(command)
 
     async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
         """Wait for a flight; None when the time is up or the rider left. A read that loses its last rider is cancelled."""
@@ -126,16 +138,16 @@ class Flights(Desk):
 
     async def _fly(self, flight: Flight) -> Landed:
         while True:
-            outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
+            outcome = flight.outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
                 return await self._settle(flight, outcome)
             await self._nap(flight, self._backoff(flight, outcome))
             if flight.cancelled:
                 return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
-            if record.state != "admitted":
+            if record.state != "admitted" or record.owner != self.owner:
                 return Landed(record, outcome, tree)
-            flight.record, flight.stands = record, outcome
+            flight.record, flight.stands, flight.outcome = record, outcome, None
 
     async def _nap(self, flight: Flight, ms: int) -> None:
         """Wait for the next try; a cancel ends the waiting."""
@@ -188,24 +200,32 @@ class Flights(Desk):
         return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
 
     async def _settle(self, flight: Flight, outcome: Outcome) -> Landed:
-        record, stream = flight.record, stream_of(flight.record.run)
-        result = None if outcome.result is None else self.ids.seal(stream, outcome.result)
-        command = settle.SettleCommand(record.id, record.attempt, self.owner, outcome, result)
+        command = self._settling(flight.record, outcome)
+        after, tree = await self._insist(flight.record, lambda states, now: settle.settle(states, command, now))
+        return Landed(after, outcome, tree)
+
+    def _settling(self, record: CallRecord, outcome: Outcome) -> settle.SettleCommand:
+        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome))
+
+    async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
+        record, result = flight.record, self._sealed(flight.record, outcome)
+        command = settle.AgainCommand(record.id, record.attempt, flight.rule, self.owner, self.lease_ms, outcome, result)
+        return await self._insist(record, lambda states, now: settle.again(states, command, now))
+
+    def _sealed(self, record: CallRecord, outcome: Outcome) -> Payload | None:
+        return None if outcome.result is None else self.ids.seal(stream_of(record.run), outcome.result)
+
+    async def _insist(self, record: CallRecord, step: Decide[CallRecord]) -> tuple[CallRecord, Tree]:
+        """What comes after a dispatch is offered to a ledger that fails again and again, until the lease ends."""
+        stream = stream_of(record.run)
         while True:
             try:
-                after, committed = await self.decide([stream], lambda states, now: settle.settle(states, command, now))
-                return Landed(after, outcome, committed.states[stream])
+                after, committed = await self.decide([stream], step)
+                return after, committed.states[stream]
             except LedgerFault:
                 if self.clock.now_ms() >= record.lease_until:
                     raise
                 await self.clock.sleep(100)
-
-    async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
-        record, stream = flight.record, stream_of(flight.record.run)
-        result = None if outcome.result is None else self.ids.seal(stream, outcome.result)
-        command = settle.AgainCommand(record.id, record.attempt, flight.rule, self.owner, self.lease_ms, outcome, result)
-        after, committed = await self.decide([stream], lambda states, now: settle.again(states, command, now))
-        return after, committed.states[stream]
 
     async def value(self, stream: str, hash: str) -> Json:
         """The value behind a payload's hash; None if it was erased."""
@@ -249,9 +269,7 @@ class Flights(Desk):
 
 def _stopped(tree: Tree, run: str) -> bool:
     """Was the run frozen, cancelled or timed out since the intent? (A budget or loop that closed it lets admitted calls finish.)"""
-    return any(
-        one.state == "frozen" or one.status == "cancelled" or one.reason in ("deadline_exceeded", "parent_closed") for one in tree.lineage(run)
-    )
+    return any(one.state == "frozen" or one.status == "cancelled" or one.reason == "deadline_exceeded" for one in tree.lineage(run))
 
 
 async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None) -> None:

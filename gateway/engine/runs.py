@@ -19,6 +19,8 @@ from gateway.engine.listing import listed
 from gateway.ports import Recorded, RequestFault
 
 DEFAULT_TASK_TYPE = "interactive"
+LOOKED_THROUGH = 1_000
+"""Other people's holds, at most, for one page of somebody's own."""
 IMPLICIT_AGAIN_MS = 30 * 60_000
 
 
@@ -60,8 +62,8 @@ class Runs(Calls):
             named = f" named {request.policy!r}" if request.policy else ""
             raise RequestFault("policy.none", f"No policy{named} matches principal {principal.id!r} with task type {task_type!r}.")
         return runs.OpenCommand(
-            self.ids.new("run"), principal, policies, task_type, request.door, _tightened(request.budgets), self.caps(principal).open_runs, request.run_key,
-            request.parent_run, request.continues, request.goal, request.labels, request.implicit,
+            self.ids.new("run"), principal, policies, task_type, request.door, _tightened(request.budgets), self.caps(principal).open_runs,
+            request.run_key, request.parent_run, request.continues, request.goal, request.labels, request.implicit,
         )  # fmt: skip
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
@@ -186,7 +188,7 @@ class Runs(Calls):
         tree, state = await self.seen(who, run)
         turn = state.turns.get(number)
         if turn is None:
-            raise RequestFault("turn.unknown", f"Turn {number} was never opened; the latest is {state.last_turn}.")
+            raise fault(turns.unknown(state, number))
         return await self._turn_view(tree, state, turn)
 
     async def _turned(self, run: str, decide: Any) -> TurnView:
@@ -213,16 +215,25 @@ class Runs(Calls):
 
     # ---- holds ----------------------------------------------------------------------------------------------------------
 
-    async def holds(self, who: Caller, *, state: str | None, limit: int, before: str | None) -> list[HoldView]:
-        """Newest first: those that the caller may decide on, owns or operates."""
+    async def holds(self, who: Caller, *, state: str | None, limit: int, before: str | None) -> tuple[list[HoldView], str | None]:
+        """A page of those that the caller may decide on, owns or operates, newest first; and what to go on `before`, None at the end."""
         where = {} if state is None else {"state": state}
-        views = []
-        for row in await self.ledger.rows("holds", where, limit=limit, before=before):
-            tree = await self.ledger.state(stream_of(row["hold"]))
-            hold = tree.holds.get(row["hold"])  # a row may be there a moment before its append is acknowledged
-            if hold is not None and _may_see_hold(who, tree, hold):
-                views.append(await self._hold_view(tree, hold))
-        return views
+        views: list[HoldView] = []
+        for _ in range(LOOKED_THROUGH // limit + 1):
+            rows = await self.ledger.rows("holds", where, limit=limit, before=before)
+            for row in rows:
+                before = row["hold"]
+                views += await self._shown_hold(who, row["hold"])
+                if len(views) == limit:
+                    return views, before
+            if len(rows) < limit:
+                return views, None
+        return views, before
+
+    async def _shown_hold(self, who: Caller, id: str) -> list[HoldView]:
+        tree = await self.ledger.state(stream_of(id))
+        hold = tree.holds.get(id)  # a row may be there a moment before its append is acknowledged
+        return [await self._hold_view(tree, hold)] if hold is not None and _may_see_hold(who, tree, hold) else []
 
     async def hold(self, who: Caller, hold: str) -> HoldView:
         tree = await self.ledger.state(stream_of(hold)) if hold.startswith("hold_") else Tree()

@@ -57,8 +57,15 @@ class Engine(Runs):
 
     async def sweep(self) -> int:
         """Do what is due: expiries, lapses, deadlines, idle runs, endings. How many events that took."""
+        await self.record_late()
         done = 0
         for stream in await self.ledger.due(self.clock.now_ms()):
-            count, _ = await self.decide([stream], lambda states, now, s=stream: runs.sweep(states, s, now))  # type: ignore[misc]
-            done += count
+            try:
+                count, _ = await self.decide([stream], lambda states, now, s=stream: runs.sweep(states, s, now))  # type: ignore[misc]
+            except LedgerFault:
+                raise
+            except Exception:  # one tree that can't be swept must not keep the others waiting for ever (P10)
+                log.exception("%s could not be swept", stream)
+            else:
+                done += count
         return done

@@ -64,12 +64,12 @@ def started(folder: Path, *argv: str, env: Mapping[str, str] | None = None, **mo
 
 
 def said(process: subprocess.Popen[str], word: str) -> str:
-    """Its stdout until `word` is in it."""
+    """Its stdout up to the end of a line, with `word` in it."""
     assert process.stdout is not None
     text = ""
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
-        while word not in text:
+        while word not in text or not text.endswith("\n"):
             assert waiting.select(PATIENCE_S), text
             some = os.read(process.stdout.fileno(), 65536)  # not readline, which would take more than it gives
             assert some, text + ended(process).err

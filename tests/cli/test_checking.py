@@ -148,6 +148,7 @@ def test_rules_are_held_against_the_tools_of_the_upstreams_on_demand(folder: Pat
 def test_an_upstream_that_does_not_answer_is_a_warning_and_no_rule_is_blamed(folder: Path, check: Any) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", "upstreams:\n  gone: {mcp: {command: [/nowhere/at-all]}}\n"))
+    (folder / "policies" / "shop.yaml").write_text(POLICY.replace("tools:\n", "tools:\n  - {tool: gone.x, effect: read_only}\n"))
     said = check("--upstreams", "--json")
     assert said.code == 0
     assert [place for place in places(said.json["warnings"]) if place.startswith("gateway.yaml")] == ["gateway.yaml:6:9"]
@@ -183,7 +184,8 @@ def test_a_file_of_tests_that_cannot_be_used_fails_beside_those_that_can(folder:
     said = test("--json")
     assert (said.code, len(said.json["cases"])) == (1, 1)
     assert {one["file"] for one in said.json["mistakes"]} == {"policies/z_test.yaml"}
-    assert test().lines[-1] == "1 case in 2 files: all passed; 1 file could not be used."
+    text = test()
+    assert (text.code, text.lines[-1]) == (1, "1 case in 2 files: all passed; 1 file could not be used.")
 
 
 @pytest.mark.parametrize("path", ["policies", "policies/shop_test.yaml", ".", "gateway.yaml"])

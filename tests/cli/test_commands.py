@@ -56,7 +56,10 @@ def test_the_version_is_the_installed_ones(capsys: Capture) -> None:
     assert ran(capsys, "--version").out == f"gateway {version('tool-call-gateway')}\n"
 
 
-@pytest.mark.parametrize("argv", [("bogus",), ("runs",), ("runs", "show"), ("runs", "list", "--limit", "0"), ("serve", "--jso"), ("schema", "x")])
+@pytest.mark.parametrize("argv", [
+    ("bogus",), ("runs",), ("runs", "show"), ("runs", "list", "--limit", "0"), ("calls", "list", "--state", "in-doubt"), ("serve", "--jso"),
+    ("schema", "x"),
+])  # fmt: skip
 def test_a_wrong_command_line_ends_with_2(argv: tuple[str, ...], capsys: Capture) -> None:
     said = ran(capsys, *argv)
     assert (said.code, said.out) == (2, "")

@@ -118,6 +118,7 @@ class World:
         self.events: list[e.Event] = []
         self.digests: dict[str, str] = {}
         self.roots = 0
+        self.existed = False
         self.run_id = ""
 
     # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -194,6 +195,7 @@ class World:
             answer = self.decided(lambda states: runs.open_child(states, command, self.now), stream_of(parent))
         if isinstance(answer, Finding):
             return answer
+        self.existed = answer.existed
         self.run_id = self.run_id or answer.run
         return answer.run
 

@@ -93,6 +93,12 @@ def test_a_call_is_found_by_what_was_asked_and_by_its_names() -> None:
     assert (dict(run.by_call_id), dict(run.by_operation)) == ({(1, "c1"): first.id, (1, "c2"): second.id}, {"op": first.id})
 
 
+def test_a_call_without_names_is_found_by_what_was_asked_alone() -> None:
+    world = opened()
+    world.does("crm.set", a=1)
+    assert (len(world.run().by_call_id), len(world.run().by_operation), len(world.run().by_print)) == (0, 0, 1)
+
+
 def test_another_attempt_changes_no_index() -> None:
     world = opened()
     first = world.call("crm.get", a=1)

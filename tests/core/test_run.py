@@ -53,6 +53,15 @@ def test_a_lineage_goes_up_and_a_family_down() -> None:
     assert [run.id for run in tree.family("run_r1.1")] == ["run_r1.1", "run_r1.3", "run_r1.4"]
 
 
+def test_a_lineage_may_be_longer_than_pythons_stack() -> None:
+    world = opened()
+    run, tree = world.run(), world.tree()
+    runs = {f"run_r1.{n}": but(run, id=f"run_r1.{n}", parent=f"run_r1.{n - 1}" if n > 1 else "run_r1") for n in range(1, 2_000)}
+    deep = but(tree, runs=tree.runs.update(runs))
+    assert len(deep.lineage("run_r1.1999")) == 2_000
+    assert deep.deadline_at("run_r1.1999", NOW) == run.age_out_at
+
+
 def test_runs_come_in_the_order_of_their_opening() -> None:
     assert [run.id for run in family().tree().in_order()] == ["run_r1", *(f"run_r1.{n}" for n in range(1, 13))]
 

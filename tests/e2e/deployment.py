@@ -27,7 +27,8 @@ RUNS: Mapping[str, str] = {
     "fifty_coins": "budgets: {turns: unlimited, tool_calls: unlimited, deadline: 10m, tokens: unlimited, cost_usd: 10.00}\n"
     "  on_exhausted: {cost: refuse}",
     "single": f"budgets: {{{LIMITED}, in_flight_calls: 1, open_holds: 1}}",
-    "short": "budgets: {turns: unlimited, tool_calls: 500, deadline: 1s, tokens: unlimited}",
+    "short": "budgets: {turns: unlimited, tool_calls: 500, deadline: 1500ms, tokens: unlimited}",
+    "brief": "budgets: {turns: unlimited, tool_calls: 500, deadline: 4s, tokens: unlimited}",
     "late": "budgets: {turns: unlimited, tool_calls: 500, deadline: 300ms, tokens: unlimited}\n  on_exhausted: {deadline: refuse}",
     "strict": f"budgets: {{{LIMITED}}}\n  require_turns: true",
     "loopy": f"budgets: {{{LIMITED}}}\nloops: {{writes: 2, reads: 3, cycles: 2, refusals: 3, close_after: 2}}",
@@ -47,10 +48,11 @@ RULES: Mapping[str, str] = {
     "lapsing": "effect: non_idempotent, approval: {hold_open: 0s, execute_within: 100ms}",
     "waiting": "effect: non_idempotent, approval: {hold_open: 20s}",
     "twice": 'effect: non_idempotent, approval: {hold_open: 0s, quorum: 2, approvers: ["user:mia", "user:ben"]}',
+    "cats": 'effect: non_idempotent, approval: {hold_open: 0s, approvers: ["user:cat"]}',
     "at_once": "effect: non_idempotent, approval: {hold_open: 0s, execute: at_once}",
-    "quick": "effect: read_only, timeout: 250ms",
-    "quick_put": "effect: idempotent_write, timeout: 250ms",
-    "quick_pay": "effect: non_idempotent, approval: never, timeout: 250ms",
+    "quick": "effect: read_only, timeout: 400ms",
+    "quick_put": "effect: idempotent_write, timeout: 400ms",
+    "quick_pay": "effect: non_idempotent, approval: never, timeout: 400ms",
     "again": "effect: read_only, retry: {attempts: 3, backoff: 1ms}",
     "again_put": "effect: idempotent_write, retry: {attempts: 3, backoff: 1ms}",
     "patient_put": "effect: idempotent_write, retry: {attempts: 3, backoff: 8s}",
@@ -128,8 +130,9 @@ def _principals() -> str:
         for name in AGENTS
     )
     people = "".join(f'    - {{id: "user:{name}", person: true, groups: [leads], sha256: "{_sha256(f"user:{name}")}"}}\n' for name in PEOPLE)
+    people += f'    - {{id: "user:cat", person: true, sha256: "{_sha256("user:cat")}"}}\n'
     meter = f'    - {{id: "agent:meter", sha256: "{_sha256("agent:meter")}"}}\n'
-    roles = 'roles: {approver: ["group:leads"], operator: ["group:leads"], reporter: ["agent:meter"]}\n'
+    roles = 'roles: {approver: ["group:leads", "user:cat"], operator: ["group:leads"], reporter: ["agent:meter"]}\n'
     return f'principals:\n  keys:\n{agents}{people}{meter}{roles}limits: [{{open_runs: 50}}, {{for: "agent:solo", open_runs: 1}}]\n'
 
 

@@ -82,8 +82,7 @@ async def test_a_budget_is_kept_over_a_run_and_its_children(stage: Stage) -> Non
     stage.start_over()
     parent = RestAgent(stage, "fifty", "web", "parent")
     opened = (await parent.http.post("/v1/runs", json={"run_key": "parent"})).json()
-    holder = httpx.AsyncClient(base_url=stage.url, headers={"authorization": f"Bearer {opened['token']}"}, timeout=15, trust_env=False)
-    stage.clients.append(holder)
+    holder = stage.holder(opened["token"])
     children = [(await holder.post("/v1/runs", json={"parent_run": opened["run"]})).json() for _ in range(10)]
 
     async def call(child: str, number: int) -> str:
@@ -94,3 +93,35 @@ async def test_a_budget_is_kept_over_a_run_and_its_children(stage: Stage) -> Non
     said = await asyncio.gather(*(call(child["run"], n) for child in children for n in range(20)))
     assert Counter(said) == {"succeeded": 50, "budget.tool_calls": 150}
     assert len(stage.web.took) == 50
+
+
+async def test_people_who_look_while_calls_are_held_always_see_a_list(stage: Stage) -> None:
+    """A row may be read a moment before its append is acknowledged; that is no reason to fail."""
+    agent, _ = await opened(stage, "plain", "looked at")
+    over = asyncio.Event()
+
+    async def look() -> set[int]:
+        mia, seen = stage.client("user:mia"), set()
+        while not over.is_set():
+            seen.add((await mia.get("/v1/holds?state=held")).status_code)
+        return seen
+
+    lookers = [asyncio.ensure_future(look()) for _ in range(4)]
+    for number in range(30):
+        assert await agent.call("refund", id=f"h{number}") == "held"
+        await agent.vote("deny")
+    over.set()
+    assert set().union(*await asyncio.gather(*lookers)) == {200}
+
+
+async def test_an_approver_finds_what_waits_for_her_behind_all_that_does_not(stage: Stage) -> None:
+    agent, _ = await opened(stage, "plain", "many holds")
+    assert await agent.call("cats", id="hers") == "held"
+    hers = agent.last.body["hold"]["hold"]
+    for number in range(4):
+        assert await agent.call("refund", id=f"theirs{number}") == "held"
+    page = (await stage.client("user:cat").get("/v1/holds?state=held&limit=1")).json()
+    assert ([one["hold"] for one in page["holds"]], page["next"]) == ([hers], hers)
+    page = (await stage.client("user:cat").get(f"/v1/holds?state=held&limit=1&before={hers}")).json()
+    assert page == {"holds": [], "next": None}
+    assert len((await stage.client("user:mia").get("/v1/holds?state=held")).json()["holds"]) == 5

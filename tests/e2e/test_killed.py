@@ -11,10 +11,11 @@ import httpx
 import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
-from tests.e2e.process import Process, gateway_process
+from tests.e2e.process import gateway_process
+from tests.e2e.waiting import until
 from tests.e2e.web_upstream import Web, web_upstream
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 DOORS = [RestAgent, McpAgent]
 
 
@@ -74,6 +75,31 @@ async def test_what_was_in_flight_is_settled_by_its_effect(tmp_path: Path, web: 
         assert await process.verify() == 0
 
 
+@pytest.mark.parametrize("by", ["tight", "brief"])
+async def test_without_budget_or_time_nothing_is_rerun(tmp_path: Path, web: Web, by: str) -> None:
+    """A rerun is one more call: where none is left, a read is cancelled and a write in doubt."""
+    async with gateway_process(tmp_path, web) as process:
+        clock = asyncio.get_running_loop().time
+        agent = RestAgent(process, by, "web", "spent")
+        await agent.open()
+        opened = clock()
+        assert await agent.call("read", id="done") == "done"
+        calls = [agent.start(tool, id=tool, do="gate") for tool in ("read", "put")]
+        for tool in ("read", "put"):
+            await web.reached(tool)
+        await process.kill()
+        await broken_off(calls)
+        if by == "brief":
+            await until(lambda: clock() > opened + 4, "the deadline")
+        await process.start()
+        await agent.until_calls(admitted=0)
+        assert (await agent.look())["calls"] == {"succeeded": 1, "cancelled": 1, "in_doubt": 1}
+        assert len(web.took) == 3
+        if by == "brief":
+            await agent.until_run(status="blocked", reason="deadline_exceeded")
+        assert await process.verify() == 0
+
+
 async def test_what_is_in_flight_is_told_to_those_who_ask_again_while_it_is_rerun(tmp_path: Path, web: Web) -> None:
     """The agent's own retry joins the recovery's dispatch: the upstream sees the key twice, once from before the crash."""
     async with gateway_process(tmp_path, web) as process:
@@ -115,18 +141,18 @@ async def test_held_and_approved_calls_survive_and_are_executed_once(tmp_path: P
 
 
 async def test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost(tmp_path: Path, web: Web) -> None:
-    """Five lives; in each a payment is on the wire when the process dies. Whatever was acknowledged is still known in the last."""
+    """Three lives; in each a payment is on the wire when the process dies. Whatever was acknowledged is still known in the last."""
     async with gateway_process(tmp_path, web) as process:
         agent = RestAgent(process, "plain", "web", "lives")
         await agent.open()
-        for life in range(5):
+        for life in range(3):
             assert await agent.call("pay", id=f"done {life}") == "done"
             call = agent.start("pay", id=f"lost {life}", do="hang")
             await web.reached(f"lost {life}")
             await process.kill()
             await broken_off([call])
             await process.start()
-        for life in range(5):
+        for life in range(3):
             assert await agent.call("pay", id=f"done {life}") == "replayed"
             assert await agent.call("pay", id=f"lost {life}", do="hang") == "refused:call.in_doubt"
             assert [len(web.of(f"{what} {life}")) for what in ("done", "lost")] == [1, 1]

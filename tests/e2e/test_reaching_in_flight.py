@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
@@ -92,8 +91,7 @@ async def test_cancelling_a_parent_reaches_what_its_child_has_in_flight(stage: S
     stage.start_over()
     agent = await opened(stage, RestAgent, "parent")
     token = (await agent.http.post("/v1/runs", json={"run_key": agent.run_key})).json()["token"]
-    holder = httpx.AsyncClient(base_url=stage.url, headers={"authorization": f"Bearer {token}"}, timeout=15, trust_env=False)
-    stage.clients.append(holder)
+    holder = stage.holder(token)
     child = (await holder.post("/v1/runs", json={"parent_run": agent.run})).json()["run"]
     call = asyncio.ensure_future(holder.post(f"/v1/runs/{child}/calls", json={"tool": "web.read", "arguments": {"id": "c", "do": "hang"}}))
     await stage.web.reached("c")
@@ -159,8 +157,8 @@ async def test_an_upstream_is_told_the_time_that_remains(stage: Stage) -> None:
     assert [await agent.call(tool, id="t") for tool in ("read", "desk.read")] == ["done", "done"]
     headers = stage.web.of("t")[0].headers
     meta = stage.desk.calls("t")[0]["params"]["_meta"]
-    assert 0 < int(headers["gateway-remaining-ms"]) <= 1000
-    assert 0 < meta["tool-call-gateway/remaining_ms"] <= 1000
+    assert 0 < int(headers["gateway-remaining-ms"]) <= 1500
+    assert 0 < meta["tool-call-gateway/remaining_ms"] <= 1500
     deadline = (await agent.look())["budget"]["deadline"]
     assert (headers["gateway-deadline"], meta["tool-call-gateway/deadline"]) == (deadline, deadline)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from gateway.ledger.verify import verify
 from tests import scenarios_outcomes  # noqa: F401  its scenarios join the table
-from tests.e2e.agents import Agent, McpAgent, RestAgent
+from tests.e2e.agents import Agent, McpAgent, RestAgent, mcp, mcp_answer
 from tests.e2e.serving import Stage, staged
 from tests.e2e.told import Plain
 from tests.scenarios import SCENARIOS, Scenario
@@ -42,17 +43,35 @@ async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dic
             "told": agent.told(),
             "recorded": [plain([event["kind"], event["event"]]) for event in events],
             "sent": plain([[one.tool, one.arguments, one.key] for one in stage.web.took] + stage.desk.sent()),
+            "left": plain(await agent.look()),
             "doors": {event["event"]["door"] for event in events if "door" in event["event"]},
         }
 
 
 @pytest.mark.parametrize(("one", "on"), CASES)
 async def test_a_scenario_goes_the_same_way_through_both_doors(stage: Stage, one: Scenario, on: str) -> None:
-    rest, mcp = [await played(stage, kind, one, on) for kind in (RestAgent, McpAgent)]
-    assert (rest.pop("doors"), mcp.pop("doors")) == ({"rest"}, {"mcp"})
-    assert rest["told"] == mcp["told"]
-    assert rest["sent"] == mcp["sent"]
-    assert rest["recorded"] == mcp["recorded"]
+    rest, other = [await played(stage, kind, one, on) for kind in (RestAgent, McpAgent)]
+    assert (rest.pop("doors"), other.pop("doors")) == ({"rest"}, {"mcp"})
+    for what in ("told", "sent", "recorded", "left"):
+        assert rest[what] == other[what], what
+
+
+async def test_an_mcp_client_names_its_run_in_three_ways_and_means_the_same_one(stage: Stage) -> None:
+    """By header, by path, or with the run's own token."""
+    async with RestAgent(stage, "plain", "web", "named") as agent:
+        token = (await agent.http.post("/v1/runs", json={"run_key": "named"})).json()["token"]
+        await agent.reopen()
+        call = {"name": "web__put", "arguments": {"id": "n"}}
+        by_key, by_token = stage.client("agent:plain"), stage.holder(token)
+        ways = [(by_key, "/mcp", {"gateway-run": "named"}), (by_key, "/r/named/mcp", {}), (by_token, "/mcp", {})]
+        told = [mcp_answer(await mcp(client, "tools/call", call, path, **headers)) for client, path, headers in ways]
+        assert [one.says for one in told] == ["done", "replayed", "replayed"]
+        assert (await agent.look())["calls"] == {"succeeded": 1}
+
+
+async def test_the_ledger_of_all_that_was_played_is_sound(stage: Stage) -> None:
+    report = await verify(stage.app.engine.ledger, lambda stream, done: None)  # type: ignore[arg-type]
+    assert (report.problems, report.events > len(SCENARIOS)) == ([], True)
 
 
 def test_there_are_scenarios_enough() -> None:

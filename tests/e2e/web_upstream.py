@@ -2,7 +2,7 @@
 
 Each tool is a POST to `/<tool>` with the arguments as body. The argument `do` says how it behaves, `id` names the case:
 ok, count (rises), error (422), taken (409), fail (500), busy (503), flaky (500 until the third), big (2 KiB), secret (a card number),
-cut (breaks off), gate (answers once `open_gate(id)` was called), hang (never answers).
+cut (breaks off), gate (answers once `open_gate(id)` was called, with 500 if `size` is 500), hang (never answers).
 """
 
 from __future__ import annotations
@@ -93,6 +93,8 @@ class Web:
                 return
             case "gate" | "hang" if not await self._let_through(connection, do, id):
                 return
+            case "gate" if took.arguments.get("size") == 500:
+                do = "fail"
             case "flaky" if self.counts[id] < 3:
                 do = "fail"
         await connection.answer(json.dumps(body).encode(), STATUSES.get(do, "200 OK"))

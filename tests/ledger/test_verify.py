@@ -145,3 +145,11 @@ async def test_the_problems_of_all_streams_are_listed(path: Path, opened: Opened
             await ledger.transact((stream,), append(stream))
     tamper(path, "UPDATE events SET at = at + 1 WHERE stream != 'run_2'")
     assert [each.stream for each in (await verified(opened)).problems] == ["run_1", "run_3"]
+
+
+async def test_who_watches_is_told_each_stream_before_it_is_checked(opened_for_runs: Opened) -> None:
+    told: list[tuple[str, int]] = []
+    async with opened_for_runs() as ledger:
+        await lived(ledger)
+        await verify(ledger, lambda stream, done: told.append((stream, done)))
+    assert told == [(RUN, 0)]

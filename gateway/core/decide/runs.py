@@ -103,8 +103,7 @@ def _opened(command: OpenCommand, id: str) -> e.RunOpened:
 def cancel(states: Mapping[str, State], run: str, by: str, now: int) -> tuple[Draft, Run]:
     """End as cancelled. Calls in flight are the engine's to reach; over already is no fault."""
     draft = Draft(states, stream_of(run), now)
-    if draft.tree.runs[run].state in ("open", "frozen"):
-        draft.close(run, "cancelled", "caller_cancelled", by)
+    draft.close(run, "cancelled", "caller_cancelled", by)
     return draft, draft.tree.runs[run]
 
 

@@ -12,8 +12,8 @@ _DIGEST = {**NAME, "description": "The digest that was shown; a vote on anything
 
 
 async def list_holds(x: Exchange) -> Answer:
-    views = await x.engine.holds(x.caller, state=x.query.get("state"), limit=x.query.get("limit", PAGE), before=x.query.get("before"))
-    return Answer(200, {"holds": [hold_json(view) for view in views], "next": views[-1].hold.id if views else None})
+    views, after = await x.engine.holds(x.caller, state=x.query.get("state"), limit=x.query.get("limit", PAGE), before=x.query.get("before"))
+    return Answer(200, {"holds": [hold_json(view) for view in views], "next": after})
 
 
 async def show_hold(x: Exchange) -> Answer:

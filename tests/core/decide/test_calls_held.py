@@ -42,6 +42,13 @@ def test_a_principal_may_have_only_so_many_holds_over_all_its_runs(most: int | N
     assert verdict(world.call("pay.refund", run=second)) == then
 
 
+def test_a_run_may_have_only_so_many_holds_and_running_calls_are_no_matter() -> None:
+    world = opened(open_holds=1, in_flight_calls=1)
+    world.call("crm.get")
+    assert [verdict(world.call("pay.refund", n=n)) for n in range(2)] == ["hold", "budget.open_holds"]
+    assert verdict(world.call("crm.get", n=1)) == "budget.in_flight"
+
+
 def test_a_stream_that_a_hold_counts_in_is_asked_for() -> None:
     world = opened()
     with pytest.raises(NeedsStream) as need:

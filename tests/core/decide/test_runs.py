@@ -32,10 +32,11 @@ def test_a_run_is_opened_as_it_was_asked_for() -> None:
 def test_a_run_key_finds_its_run_for_good() -> None:
     world = World()
     first = world.open(run_key="k")
-    assert (world.open(run_key="k"), world.events) == (first, [])
+    assert (world.existed, world.open(run_key="k"), world.existed, world.events) == (False, first, True, [])
     world.finish()
-    assert (world.open(run_key="k"), world.events) == (first, [])
+    assert (world.open(run_key="k"), world.existed, world.events) == (first, True, [])
     assert world.open(run_key="other") != first
+    assert world.mine().implicit is None
 
 
 def test_a_run_key_belongs_to_its_principal() -> None:
@@ -123,7 +124,7 @@ def test_children_live_in_their_roots_tree() -> None:
 def test_a_childs_run_key_is_found_below_its_parent() -> None:
     world = opened()
     child = world.open(parent=world.run_id, run_key="k")
-    assert (world.open(parent=world.run_id, run_key="k"), world.events) == (child, [])
+    assert (world.existed, world.open(parent=world.run_id, run_key="k"), world.existed, world.events) == (False, child, True, [])
     assert world.open(parent=child, run_key="k") != child
     assert world.open(parent=world.run_id, run_key="other") != child
 

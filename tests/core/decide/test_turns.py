@@ -111,6 +111,12 @@ def test_what_a_turn_is_expected_to_use_is_set_aside_exactly(tokens: int, opened
     assert verdict(world.begin()) == "budget.tokens"
 
 
+def test_where_no_figure_is_expected_nothing_is_set_aside() -> None:
+    world = opened(tokens=5)
+    world.begin()
+    assert (purse(world).used.tokens, world.run().turns[1].tokens) == (0, 0)
+
+
 @pytest.mark.parametrize(("reports", "used"), [([], 10), ([3], 10), ([3, 7], 10), ([3, 8], 11), ([15], 15), ([15, 5], 20)])
 def test_self_reported_usage_adds_and_never_releases(reports: list[int], used: int) -> None:
     world = opened(tokens=100, tokens_per_turn=10)
