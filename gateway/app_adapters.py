@@ -96,10 +96,11 @@ def _principal(key: KeySettings, settings: Settings) -> Principal:
 
 
 def caps(settings: Settings) -> Callable[[Principal], PrincipalCaps]:
-    """What one principal may have open over all its runs."""
+    """What one principal may have open over all its runs; worked out once for each that has a key."""
 
     def of(principal: Principal) -> PrincipalCaps:
         limits = settings.limits_of(principal)
         return PrincipalCaps(limits.open_runs, limits.open_holds)
 
-    return of
+    known = {principal.id: of(principal) for _, principal in principals(settings)}
+    return lambda principal: known.get(principal.id) or of(principal)

@@ -18,7 +18,7 @@ class HeadTooLarge(ValueError):
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """`_head`: bytes of the head so far; None between heads."""
+    """`_head`: bytes received of a head that isn't whole yet; None between heads."""
 
     _head: int | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -35,6 +35,10 @@ class BoundedHttp(HttpToolsProtocol):
         super().data_received(data)
         if self._head is None:
             self._stop_timer()
+            return
+        self._head += len(data)
+        if self._head > MAX_HEAD:
+            self.transport.close()
         elif self._timer is None:
             self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
 
@@ -42,22 +46,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._head = 0
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._grow(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._grow(len(name) + len(value))
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._head = None
-        super().on_headers_complete()
-
-    def _grow(self, size: int) -> None:
-        self._head = (self._head or 0) + size
-        if self._head > MAX_HEAD:
+        if len(self.url) + sum([len(name) + len(value) for name, value in self.headers]) > MAX_HEAD:
             raise HeadTooLarge
+        super().on_headers_complete()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -43,13 +43,13 @@ def parse(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
     """The value of a whole UTF-8 document. Raises JsonError, by the sender's fault."""
     if body.count(b"[") + body.count(b"{") > max_depth and _is_deeper(body, max_depth):
         raise JsonError(f"nested deeper than {max_depth} levels")
-    if b'": ' not in body:  # written with spaces, it could not come back byte for byte
-        try:
-            value = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            return _parse_exactly(body)
-        if orjson.dumps(value) == body:
-            return value
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return _parse_exactly(body)
+    # What comes back byte for byte was read exactly. The usual spaces are taken out first; taken out of a string, they don't come back.
+    if orjson.dumps(value) == body.replace(b'": ', b'":').replace(b', "', b',"'):
+        return value
     return _parse_exactly(body)
 
 

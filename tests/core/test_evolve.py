@@ -11,7 +11,7 @@ from gateway.core.evolve import evolve_tree
 from gateway.core.lifecycle import IllegalTransition
 from gateway.core.model import Limits, Requirement
 from gateway.core.run import Tree
-from tests.core.build import ACT, BOT, DOUBT, NOW, READ, World, asks, limits, opened, policy, rule
+from tests.core.build import ACT, BOT, DONE, DOUBT, NOW, READ, WRITE, World, asks, limits, opened, policy, rule
 
 OPEN = e.RunOpened("run_r", "agent:bot", "user:mia", "p", "set", limits(turns=3), "interactive", "rest", labels={"a": "b"})
 
@@ -147,6 +147,54 @@ def test_calls_are_counted_once_each() -> None:
     world.call("no.way")
     world.call("crm.get")
     assert world.tree().asked == 3
+
+
+# ---- records ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_call_stands_with_its_first_reason() -> None:
+    world = opened()
+    world.wait(5)
+    record = world.record(world.call("no.way", turn=3, call_id="c1", a=1))
+    assert (record.state, record.reason, record.settled_at, record.asked_at) == ("denied", "tool.not_allowed", NOW + 5, NOW + 5)
+    assert (record.turn, record.call_id, record.door, record.hold) == (3, "c1", "rest", None)
+
+
+def test_a_held_call_stands_as_it_would_be_dispatched() -> None:
+    world = opened(policy(rule("*", ACT, asks(), usd_micros=3)))
+    world.call("pay.refund", turn=1, call_id="c1", operation_id="op", a=1)
+    record = world.record("call_r1_1")
+    assert (record.effect, record.upstream, record.usd_micros, record.tool_digest, record.policy_digest) == (ACT, "pay", 3, "d", "set of p")
+    world.vote(record.id)
+    world.does("pay.refund", operation_id="op", a=1)
+    after = world.record(record.id)
+    assert (after.key, after.tool_digest, after.usd_micros) == (record.key, "d", 3)
+
+
+def test_a_held_occurrence_is_counted_on() -> None:
+    world = opened(policy(rule("crm.set", WRITE, asks()), rule("crm.put", WRITE)))
+    for occurrence in range(2):
+        held = world.call("crm.set", a=1)
+        assert world.record(held).occurrence == occurrence
+        world.vote(held)
+        world.does("crm.set", a=1)
+        world.does("crm.put", n=occurrence)
+
+
+def test_a_void_hold_says_what_changed() -> None:
+    world = opened()
+    held = world.call("pay.refund")
+    world.vote(held)
+    world.execute(held, "changed")
+    hold = world.hold(held)
+    assert (hold.state, hold.reason, "changed" in hold.note) == ("void", "approval.void", True)
+
+
+def test_loops_of_a_child_are_its_own_but_its_purse_is_not() -> None:
+    world = opened()
+    child = world.open(parent=world.run_id)
+    world.does("crm.get", run=child)
+    assert (set(world.run().facts), set(world.run(child).facts)) == ({"budgets"}, {"budgets", "loops"})
 
 
 # ---- times --------------------------------------------------------------------------------------------------------------

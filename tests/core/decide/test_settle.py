@@ -269,4 +269,4 @@ def test_each_attempt_pays_its_price() -> None:
     call = world.call("mail.send", a=1)
     world.again(call, REFUSED)
     world.settle(call)
-    assert world.run().facts["budgets"].posted.usd_micros == 10
+    assert (world.run().facts["budgets"].posted.usd_micros, world.record(call).usd_micros) == (10, 5)
