@@ -13,6 +13,7 @@ from tests.scenarios import BOTH, same, scenario
 async def what_never_reached_the_upstream_has_failed_and_may_be_made_again(agent: Any) -> None:
     for tool in ("read", "put", "pay"):
         await same(agent, "refused:upstream.unavailable", tool, 2, id=tool)
+    assert "127.0.0.1" not in str(agent.last.body)
 
 
 @scenario("upstream.unavailable")

@@ -35,7 +35,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway.ledger.sqlite": {"aiosqlite", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.upstreams": {"gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.upstreams.http": {"aiohttp", "multidict", "yarl", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
-    "gateway.doors": {"starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors"},
+    "gateway.doors": {
+        "starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors",
+    },
     "gateway.client": {"httpx"},
     "gateway.app": {"*"},
     "gateway.cli": {"*"},

@@ -170,7 +170,7 @@ class Flights(Desk):
         tree = await self.ledger.state(stream_of(record.run))
         left = record.deadline_at - self.clock.now_ms()
         tool = self.catalog.tool(record.tool)
-        if flight.cancelled or _stopped(tree, record.run):
+        if flight.cancelled or _stopped(tree, record):
             return Outcome("cancelled", "call.cancelled", "Cancelled before it was sent; nothing was executed.", not_applied=True)
         if left <= 0 or tool is None:
             kind = "unavailable" if tool is None else "connect_timeout"
@@ -267,9 +267,12 @@ class Flights(Desk):
             self.launch(after, rule, arguments)
 
 
-def _stopped(tree: Tree, run: str) -> bool:
-    """Was the run frozen, cancelled or timed out since the intent? (A budget or loop that closed it lets admitted calls finish.)"""
-    return any(one.state == "frozen" or one.status == "cancelled" or one.reason == "deadline_exceeded" for one in tree.lineage(run))
+def _stopped(tree: Tree, record: CallRecord) -> bool:
+    """Was the turn cancelled since the intent, or the run frozen, cancelled or timed out? (A budget or loop that closed it lets admitted calls finish.)"""
+    turn = tree.runs[record.run].turns.get(record.turn)
+    if turn is not None and turn.status == "cancelled":
+        return True
+    return any(one.state == "frozen" or one.status == "cancelled" or one.reason == "deadline_exceeded" for one in tree.lineage(record.run))
 
 
 async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None) -> None:

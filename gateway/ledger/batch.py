@@ -67,37 +67,39 @@ class Batch:
             job.outcome = fault
 
     def _apply(self, job: Job) -> Committed:
-        heads = {}
+        heads, at = {}, self.now
         for stream in job.streams:
-            if stream not in self.heads:
+            head = self.heads.get(stream)
+            if head is None:
                 raise LedgerFault(f"{stream} can't be read")
-            heads[stream] = self.heads[stream]
-        states = {stream: head.state for stream, head in heads.items()}
-        at = max([self.now, *[state.at for state in states.values()]])
-        decision = job.step(states, at)
-        made: list[tuple[EventRow, list[views.Row]]] = []
+            heads[stream] = head
+            at = max(at, head.state.at)
+        decision = job.step({stream: head.state for stream, head in heads.items()}, at)
+        events, changed = [], []
         for stream, event in decision.events:
-            heads[stream], row, changed = self._append(heads[stream], stream, at, event)
-            made.append((row, changed))
-        self._keep(decision, heads, made)
+            heads[stream], row, rows = self._append(heads[stream], stream, at, event)
+            events.append(row)
+            changed += rows
+        self._keep(decision, heads, events, changed)
         return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
 
     def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row]]:
-        before, seq, event_id, kind, body = head.state, head.state.seq + 1, next(_EVENT_IDS), type(event).__name__, encode(event)
-        hash = link(head.hash, stream, seq, event_id, at, kind, event.VERSION, body)
+        before, previous, saved, root = head
+        seq, event_id, kind, version, body = before.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
+        hash = link(previous, stream, seq, event_id, at, kind, version, body)
         state = self.evolve(before, seq, at, event)
-        changed, row = views.changes(before, state, stream, event, head.row)
-        return Head(state, hash, head.saved, row), EventRow(stream, seq, event_id, at, kind, event.VERSION, body, hash), changed
+        changed, root = views.changes(before, state, stream, event, root)
+        return Head(state, hash, saved, root), EventRow(stream, seq, event_id, at, kind, version, body, hash), changed
 
-    def _keep(self, decision: Decision, heads: dict[str, Head], made: list[tuple[EventRow, list[views.Row]]]) -> None:
+    def _keep(self, decision: Decision, heads: dict[str, Head], events: list[EventRow], changed: list[views.Row]) -> None:
         """Make a job's effects the batch's, once nothing can raise any more."""
         rows, policies = self.rows, dict(decision.policies)
         payloads = [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
-        for row, changed in made:
-            rows.events.append(row)
+        for view, id, values in changed:
+            rows.views.setdefault(view, {})[id] = values
+        for row in events:
             self.changed.add(row.stream)
-            for view, id, values in changed:
-                rows.views.setdefault(view, {})[id] = values
         self.heads.update(heads)
+        rows.events += events
         rows.payloads += payloads
         rows.policies.update(policies)

@@ -62,7 +62,7 @@ def encode(event: Event) -> str:
     """The body of an event. Raises TypeError or ValueError for a field that holds no JSON value."""
     shape = _SHAPES[type(event)]
     written = zip(shape.names, shape.defaults, shape.values(event), strict=True)
-    return json.dumps({name: value for name, default, value in written if value != default}).decode()
+    return json.dumps({name: value for name, default, value in written if value is not default and value != default}).decode()
 
 
 def decode(kind: str, version: int, body: str) -> Event:
@@ -87,5 +87,4 @@ def genesis(stream: str) -> str:
 
 def link(previous: str, stream: str, seq: int, event_id: str, at: int, kind: str, version: int, body: str) -> str:
     """The hash of an event: over the one before it and every column of its row."""
-    head = f"{previous}\n{seq} {event_id} {at} {kind} {version} {len(stream)}\n{stream}"
-    return sha256((head + body).encode()).hexdigest()
+    return sha256(f"{previous}\n{seq} {event_id} {at} {kind} {version} {len(stream)}\n{stream}{body}".encode()).hexdigest()

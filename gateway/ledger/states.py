@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateway.core.events import Event
 from gateway.ledger.checkpoint import Checkpoints
@@ -24,8 +24,7 @@ _PAGE: Final = 200  # events folded before the loop may do something else: ~10 m
 _BIG: Final = 256 * 1024  # checkpoints above are read and written on another thread
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The end of a stream: its state, the last event's hash, the seq of its latest checkpoint, and its root's row in `runs` if known."""
 
     state: Any

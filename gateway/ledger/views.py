@@ -10,8 +10,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.core.deployment import Deployment
-from gateway.core.events import Event, ToolSeen
-from gateway.core.run import Hold, Tree, Vote
+from gateway.core.events import CallAdmitted, CallSettled, Event, ToolSeen
+from gateway.core.run import Hold, Tree, Vote, idle_at
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "runs": (
@@ -62,9 +62,11 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
     """The rows that `event` changed, and the root's row in `runs`. `root`: that row as it was written last, None if not known."""
     if isinstance(after, Tree):
         run, rows = event.run, []  # type: ignore[attr-defined]  # all events of a tree are RunEvents
-        row = _run(after, stream, after.root)
-        if row != root:
-            rows.append(Row("runs", after.root, row))
+        row = root
+        if row is None or not _only_a_call(before, after, event):
+            row = _run(after, stream, after.root)
+            if row != root:
+                rows.append(Row("runs", after.root, row))
         if run != after.root:
             values = _run(after, stream, run)
             if run not in before.runs or values != _run(before, stream, run):
@@ -90,6 +92,14 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):
         yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
+
+
+def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
+    """Did a call without a hold start or end in a lone, open, unpaused run, and move none of the times in its row? Spares making the row."""
+    if len(after.runs) != 1 or not (type(event) is CallSettled or (type(event) is CallAdmitted and event.hold is None)):
+        return False
+    was, now = before.runs[after.root], after.runs[after.root]
+    return was.state == now.state == "open" and was.paused_at is None and now.paused_at is None and idle_at(was) == idle_at(now)
 
 
 def _run(tree: Tree, stream: str, run: str) -> tuple[Any, ...]:

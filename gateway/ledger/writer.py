@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 from gateway.ledger.batch import Batch, Job
@@ -159,7 +158,7 @@ class Writer:
         for stream in batch.changed:
             head = batch.heads[stream]
             if head.state.seq - head.saved >= max(_CHECKPOINT_EVERY, head.saved):
-                head = replace(head, saved=head.state.seq)
+                head = head._replace(saved=head.state.seq)
                 task = asyncio.get_running_loop().create_task(self._save(stream, head))
                 self._saving.add(task)
                 task.add_done_callback(self._saving.discard)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from email.message import Message
+from functools import lru_cache
 from typing import Final
 
 from gateway.core.model import Json
@@ -46,17 +47,23 @@ def _content(status: int, headers: Mapping[str, str], body: bytes, tool: str) ->
 
 def _text(content_type: str, body: bytes) -> str | None:
     """None for what isn't declared as text, or can't be read as what it is declared. Undeclared UTF-8 counts as text."""
-    charset = "utf-8"
-    if content_type not in ("", "application/json", "application/json; charset=utf-8"):
-        header = Message()
-        header["Content-Type"] = content_type
-        charset = header.get_content_charset(charset)
-        if header.get_content_maintype() != "text" and not header.get_content_subtype().endswith(_TEXTUAL):
-            return None
+    charset = _charset(content_type)
     try:
-        return body.decode(charset) if charset in _CHARSETS else None
+        return None if charset is None else body.decode(charset)
     except UnicodeDecodeError:
         return None
+
+
+@lru_cache(maxsize=64)
+def _charset(content_type: str) -> str | None:
+    """The charset of a text, UTF-8 if it names none; None for one that isn't read, or for no text. Reading a header takes long."""
+    if not content_type:
+        return "utf-8"
+    header = Message()
+    header["Content-Type"] = content_type
+    charset = header.get_content_charset("utf-8")
+    textual = header.get_content_maintype() == "text" or header.get_content_subtype().endswith(_TEXTUAL)
+    return charset if textual and charset in _CHARSETS else None
 
 
 def _object(body: bytes) -> dict[str, Json] | None:

@@ -1,4 +1,4 @@
-"""One HTTP tool: how its arguments become a URL, headers and a body.
+"""One HTTP tool: how its arguments become a request: target, headers and a body.
 
 Every argument ends in exactly one place. Path parameters stay inside their segment, and no value can end a line or a header. What
 can't be sent raises UpstreamFault `unsendable` before a connection is asked for.
@@ -10,12 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
-
-from yarl import URL
+from urllib.parse import quote, urlsplit
 
 from gateway.core.model import Json
 from gateway.ports import Dispatch
+from gateway.upstreams.http_dial import Origin
 from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, unsendable
 from gateway.wire.json import dumps
 
@@ -25,7 +24,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
 _DOTS: Final = (".", "..")
 _TRACE: Final = ("traceparent", "tracestate", "x-request-id")
-_OWN_HEADERS: Final = {"user-agent": "tool-call-gateway", "accept-encoding": "identity"}
+_OWN_HEADERS: Final = {"user-agent": "tool-call-gateway", "accept": "*/*", "accept-encoding": "identity"}
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TARGET: Final = re.compile(r"/[\x21\x22\x24-\x7e]*")
+_WITH_CONTENT: Final = frozenset({"POST", "PUT", "PATCH"})
+_FRAMING: Final = frozenset(
+    ["connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +64,47 @@ class Form:
     """A tool's request with blanks: what doesn't depend on the call is computed once."""
 
     def __init__(self, tool: HttpTool, base_url: str, auth_headers: Mapping[str, str]) -> None:
+        """Raises ValueError for what could end a line or a header, or takes the framing out of our hands. It names no secret."""
+        origin = Origin.of(base_url)
         self._tool = tool
-        self._base = base_url.rstrip("/")
-        self._whole = URL(self._base + tool.path, encoded=True)
+        self._base = urlsplit(base_url).path.rstrip("/")
+        self._start = f"{_token(tool.method)} "
+        _target(self._base + _PLACEHOLDER.sub("x", tool.path))
         self._in_path = _PLACEHOLDER.findall(tool.path)
-        self._in_headers = {name: value[1:-1] for name, value in tool.headers.items() if _PLACEHOLDER.fullmatch(value)}
-        own = {**_OWN_HEADERS, "content-type": "application/json"} if tool.sends_body else _OWN_HEADERS
-        fixed = {name: value for name, value in tool.headers.items() if name not in self._in_headers}
-        self._fixed = _lower({**own, **_lower(fixed), **_lower(auth_headers)})
+        fixed = {name: value for name, value in tool.headers.items() if not _PLACEHOLDER.fullmatch(value)}
+        own = {"host": origin.authority, **_OWN_HEADERS} | ({"content-type": "application/json"} if tool.sends_body else {})
+        self._fixed = own | _checked(fixed) | _checked(auth_headers)
+        blank = {name.lower(): value[1:-1] for name, value in tool.headers.items() if name not in fixed}
+        self._in_headers = _checked(blank)
         self._placed = {*self._in_path, *tool.query, *self._in_headers.values()}
+        self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
 
-    def filled(self, dispatch: Dispatch, remaining_ms: int) -> tuple[URL, dict[str, str], bytes | None]:
-        """The URL, headers and body of one attempt."""
+    def filled(self, dispatch: Dispatch, remaining_ms: int) -> bytes:
+        """One attempt's whole request, as it goes over the wire."""
         refuse_way(dispatch, "meta")
         arguments = arguments_of(dispatch)
-        headers = self._headers(arguments, dispatch.trace) | key_header(dispatch)
+        headers = self._headers(arguments, dispatch.trace) | _key_header(dispatch)
         headers["gateway-deadline"] = rfc3339(dispatch.deadline_at)
         headers["gateway-remaining-ms"] = str(remaining_ms)
-        return self._url(arguments), headers, self._body(arguments)
+        body = self._body(arguments)
+        if self._says_length:
+            headers["content-length"] = str(len(body))
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        return f"{self._start}{self._url(arguments)} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
 
     def _headers(self, arguments: Mapping[str, Json], trace: Mapping[str, str]) -> dict[str, str]:
         """What came with the call first, so that nothing in it can replace what the upstream is configured with."""
         headers = {name: trace[name] for name in _TRACE if _HEADER_VALUE.fullmatch(trace.get(name, "\n"))}
         for name, argument in self._in_headers.items():
             if argument in arguments:
-                headers[name.lower()] = _header_value(argument, arguments[argument])
+                headers[name] = _header_value(argument, arguments[argument])
         return headers | self._fixed
 
-    def _url(self, arguments: Mapping[str, Json]) -> URL:
+    def _url(self, arguments: Mapping[str, Json]) -> str:
+        """The request's target: the path and query of the URL."""
         pairs = [f"{quote(name, safe='')}={text}" for name in self._tool.query for text in _query_texts(arguments.get(name))]
-        if not pairs and not self._in_path:
-            return self._whole
-        url = self._base + self._path(arguments)
-        return URL(f"{url}?{'&'.join(pairs)}" if pairs else url, encoded=True)
+        path = self._base + (self._path(arguments) if self._in_path else self._tool.path)
+        return f"{path}?{'&'.join(pairs)}" if pairs else path
 
     def _path(self, arguments: Mapping[str, Json]) -> str:
         path = _PLACEHOLDER.sub(lambda found: _path_text(found[1], arguments.get(found[1])), self._tool.path)
@@ -100,11 +113,11 @@ class Form:
                 raise unsendable(f"the arguments make the path segment {blank!r} into {filled!r}")
         return path
 
-    def _body(self, arguments: Mapping[str, Json]) -> bytes | None:
+    def _body(self, arguments: Mapping[str, Json]) -> bytes:
         rest = {name: value for name, value in arguments.items() if name not in self._placed}
         if rest and not self._tool.sends_body:
             raise unsendable(f"the tool's request has no place for {', '.join(sorted(rest))[:200]}")
-        return dumps(rest) if self._tool.sends_body else None
+        return dumps(rest) if self._tool.sends_body else b""
 
 
 def _path_text(name: str, value: Json) -> str:
@@ -133,5 +146,29 @@ def _text(name: str, value: Json) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+def _key_header(dispatch: Dispatch) -> dict[str, str]:
+    header = key_header(dispatch)
+    if any(name in _FRAMING or not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) for name, value in header.items()):
+        raise unsendable(f"the key can't be sent as the header {next(iter(header))[:64]!r}")
+    return header
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    """With lower-case names. Raises ValueError."""
+    for name, value in headers.items():
+        if _token(name).lower() in _FRAMING:
+            raise ValueError(f"the header {name} can't be set: it belongs to the connection or the message's framing")
+        if not _HEADER_VALUE.fullmatch(value):
+            raise ValueError(f"the value of the header {name} has characters other than visible ASCII and spaces")
     return {name.lower(): value for name, value in headers.items()}
+
+
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise ValueError(f"{text[:64]!r} is no method and no header's name")
+    return text
+
+
+def _target(text: str) -> None:
+    if not _TARGET.fullmatch(text):
+        raise ValueError(f"the path {text[:200]!r} doesn't begin with / or has characters that a URL writes in percent signs")

@@ -18,7 +18,7 @@ import pytest
 from gateway.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 20
+PATIENCE_S = 40
 
 
 @dataclass(frozen=True)

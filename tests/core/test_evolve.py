@@ -11,7 +11,7 @@ from gateway.core.evolve import evolve_tree
 from gateway.core.lifecycle import IllegalTransition
 from gateway.core.model import Limits, Requirement
 from gateway.core.run import Tree
-from tests.core.build import ACT, BOT, DONE, DOUBT, NOW, READ, WRITE, World, asks, limits, opened, policy, rule
+from tests.core.build import ACT, BOT, DOUBT, NOW, READ, WRITE, World, asks, limits, opened, policy, rule
 
 OPEN = e.RunOpened("run_r", "agent:bot", "user:mia", "p", "set", limits(turns=3), "interactive", "rest", labels={"a": "b"})
 

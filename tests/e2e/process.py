@@ -50,7 +50,7 @@ class Process:
                 except httpx.TransportError:
                     return False
 
-            await eventually(ready, "the gateway", 20)
+            await eventually(ready, "the gateway", 60)
 
     async def kill(self) -> None:
         """SIGKILL: nothing is said, nothing is written any more."""
@@ -62,7 +62,7 @@ class Process:
 
     async def verify(self) -> int:
         """The exit status of `gateway verify`."""
-        return await asyncio.wait_for((await self._run("verify")).wait(), 20)
+        return await asyncio.wait_for((await self._run("verify")).wait(), 60)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -73,8 +73,9 @@ class Process:
     async def _end(self, by: signal.Signals) -> None:
         process, self._process = self._process, None
         assert process is not None
-        process.send_signal(by)
-        await asyncio.wait_for(process.wait(), 20)
+        if process.returncode is None:
+            process.send_signal(by)
+        await asyncio.wait_for(process.wait(), 30)
 
     async def _run(self, command: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

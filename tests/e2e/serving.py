@@ -103,7 +103,7 @@ async def running(folder: Path, web: Web, **described: str) -> AsyncIterator[Sta
     app = create_app(settings)
     serving = server(app, settings)
     task = asyncio.ensure_future(serving.serve())
-    await until(lambda: serving.started or task.done(), "the gateway", 10)
+    await until(lambda: serving.started or task.done(), "the gateway", 60)
     stage = Stage(f"http://127.0.0.1:{_port(serving)}", app, web, Desk(heard))
     try:
         yield stage

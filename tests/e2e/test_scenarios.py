@@ -35,7 +35,7 @@ async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dic
     stage.start_over()
     async with kind(stage, one.by, on, f"{kind.door}:{one.name}:{on}") as agent:
         await agent.open()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await one.play(agent)
         assert set(one.reasons) <= {answer.reason for answer in agent.answers} | {"approval.required"}
         events, plain = await agent.events(), Plain()

@@ -12,6 +12,7 @@ from typing import Any
 
 _ID = re.compile(r"(?<=run_|all_|old_|roc_)[0-9a-hjkmnp-tv-z]{26}")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_LATE = re.compile(r"no answer within [0-9]+ ms|\S+ did not answer in time\.")
 _DURATION = re.compile(r"\b[0-9]+(?:\.[0-9]+)? (?=ms\b|s\b)")
 _TIMES = frozenset(
     {"expires_at", "execute_by", "execute_within_ms", "deadline_at", "lease_until", "deadline", "seconds_left", "at", "opened_at", "closed_at"}
@@ -38,6 +39,7 @@ class Plain:
     def _text(self, text: str) -> str:
         text = _ID.sub(lambda found: self._named("id", found[0]), text)
         text = _HASH.sub(lambda found: self._named("hash", found[0]), text)
+        text = _LATE.sub("no answer in time", text)  # the upstream's own clock and the engine's say it in their own words
         return _DURATION.sub("some ", text)
 
     def _named(self, kind: str, known: str) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(done: Callable[[], T], what: str, patience_s: float = 5) -> T:
+async def until(done: Callable[[], T], what: str, patience_s: float = 15) -> T:
     """Wait until `done` gives something true, and give that."""
 
     async def look() -> T:
@@ -18,7 +18,7 @@ async def until(done: Callable[[], T], what: str, patience_s: float = 5) -> T:
     return await eventually(look, what, patience_s)
 
 
-async def eventually(look: Callable[[], Awaitable[T]], what: str, patience_s: float = 5) -> T:
+async def eventually(look: Callable[[], Awaitable[T]], what: str, patience_s: float = 15) -> T:
     """The same for a look that has to be waited for."""
     end = asyncio.get_running_loop().time() + patience_s
     while True:

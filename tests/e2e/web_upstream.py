@@ -42,7 +42,6 @@ class Web:
     counts: Counter[str] = field(default_factory=Counter)
     gates: defaultdict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
     running: int = 0
-    most_running: int = 0
 
     def of(self, id: str) -> list[Took]:
         """The requests of one case."""
@@ -51,7 +50,6 @@ class Web:
     def start_over(self) -> None:
         for seen in (self.took, self.hung_up, self.counts, self.gates):
             seen.clear()
-        self.most_running = self.running
 
     def open_gate(self, id: str) -> None:
         self.gates[id].set()
@@ -70,7 +68,6 @@ class Web:
             took = _took(seen)
             self.took.append(took)
             self.running += 1
-            self.most_running = max(self.running, self.most_running)
             try:
                 await self._answer(connection, took)
             finally:

@@ -4,7 +4,7 @@
 -- add_event: a fact, at the next place of its stream
 INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
--- add_payload: the bytes behind a hash; equal bytes of a stream stand once
+-- add_payload: the bytes behind a hash; big ones of a stream stand once
 INSERT INTO payloads VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 
 -- add_policy: a text by its digest
@@ -30,7 +30,7 @@ SELECT * FROM events WHERE stream = ? AND seq >= ? ORDER BY seq LIMIT ?
 SELECT * FROM checkpoints WHERE stream = ?
 
 -- payload: the bytes behind a hash
-SELECT bytes FROM payloads WHERE stream = ? AND hash = ?
+SELECT bytes FROM payloads WHERE stream = ? AND hash = ? LIMIT 1
 
 -- payloads: all payloads of a stream
 SELECT * FROM payloads WHERE stream = ?

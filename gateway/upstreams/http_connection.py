@@ -1,0 +1,177 @@
+"""One HTTP/1.1 connection: one request at a time, its one response, and whether the next may follow.
+
+`exchange` writes the whole request at once and never again: its faults say that a byte may have left, but for a connection that was
+already lost. The response is read within a deadline, a bound on the body and a bound on all that is no body. Only a whole response
+with nothing behind it leaves the connection open; bytes that nobody asked for close it.
+Source: RFC 9112 §6.3 (where a body ends), §9.3 (persistence); RFC 9110 §15.2 (interim responses).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from gateway.ports import UpstreamFault
+from gateway.upstreams.http_faults import too_large
+
+MAX_HEAD: Final = 65_536
+"""Bytes of the head with all interim responses before it; the trailers and each chunk's frame have as much again."""
+
+
+class Response(NamedTuple):
+    """`headers`: names as in `Content-Type`; of equal ones the first. `body`: unframed, but encoded as the head says."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """`idle` is called when the next request may follow, `lost` when none ever may (perhaps twice)."""
+
+    def __init__(self, idle: Callable[[Connection], None], lost: Callable[[Connection], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._idle, self._lost = idle, lost
+        self._transport: asyncio.Transport
+        self._parser = HttpResponseParser(self)
+        self._waiter: asyncio.Future[Response] | None = None
+
+    async def exchange(self, request: bytes, until: float, within_ms: int, max_bytes: int, *, bodiless: bool = False) -> Response:
+        """Send a whole request; its response has until `until` on the loop's clock, in messages `within_ms`.
+
+        `bodiless`: the request is a HEAD. Raises UpstreamFault; then, and when cancelled, the connection closes at once.
+        """
+        if self._transport.is_closing():
+            self.close()
+            raise UpstreamFault("unreachable", "the connection closed before the request was sent")
+        self._max_bytes, self._bodiless = max_bytes, bodiless
+        self._room, self._status, self._headers, self._body = MAX_HEAD, 0, dict[str, str](), bytearray()
+        self._whole = self._reusable = self._until_close = False
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_at(until, self._expire, within_ms)
+        self._transport.write(request)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            if self._waiter is not None:
+                self._waiter = None
+                self.close()
+
+    def close(self) -> None:
+        """At once. A request under way ends with the fault `closed`."""
+        self._fail("closed", "the connection was closed on our side")
+
+    def _expire(self, within_ms: int) -> None:
+        self._fail("timeout", f"no whole answer within {within_ms} ms")
+
+    def _fail(self, kind: str, message: str) -> None:
+        self._refuse(UpstreamFault(kind, message, status=self._status or None) if self._waiter is not None else None)
+
+    def _refuse(self, fault: UpstreamFault | None) -> None:
+        waiter, self._waiter = self._waiter, None
+        self._lost(self)
+        self._transport.abort()
+        if waiter is not None and fault is not None and not waiter.done():
+            waiter.set_exception(fault)
+
+    def _finish(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if self._reusable and not self._transport.get_write_buffer_size():
+            self._idle(self)
+        else:
+            self.close()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(Response(self._status, self._headers, bytes(self._body)))
+
+    # ---- from the transport ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        while self._waiter is not None and data:
+            piece = data[: self._room]
+            data = data[len(piece) :]
+            self._room -= len(piece)
+            self._feed(piece)
+            if self._whole and self._waiter is not None:
+                self._reusable = self._reusable and not data
+                return self._finish()
+            if self._room <= 0:
+                self._fail("garbage", f"the response's head, or what frames its body, is longer than {MAX_HEAD} bytes")
+        if data:
+            self.close()
+        return None
+
+    def _feed(self, piece: bytes) -> None:
+        try:
+            self._parser.feed_data(piece)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            self._reusable = False
+            if not self._whole:
+                self._fail("garbage", f"the response is no valid HTTP: {error}"[:200])
+
+    def eof_received(self) -> None:
+        self._ended(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended(error)
+        del self._parser  # which holds this protocol in turn
+
+    def _ended(self, error: Exception | None) -> None:
+        if error is not None:
+            self._fail("reset", f"the connection broke: {error}"[:200])
+        elif self._waiter is None:
+            self.close()
+        elif self._until_close:
+            self._finish()
+        elif self._status or self._room < MAX_HEAD:
+            self._fail("cut", "the response broke off")
+        else:
+            self._fail("closed", "the connection closed without a response")
+
+    # ---- from the parser ------------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._reusable = False  # in the response's own case it is decided at its end; otherwise there is more than it
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._status:  # else a trailer
+            self._headers.setdefault(name.decode("latin-1").title(), value.decode("latin-1").rstrip(" \t"))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._status:
+            return
+        if status < 200:
+            if status < 100 or status == 101:
+                self._fail("garbage", f"the response has the status {status}, which no request asks for")
+            return
+        coding = self._headers.get("Transfer-Encoding", "chunked")
+        if coding.lower() != "chunked":
+            self._fail("garbage", f"the response is transferred as {coding[:32]!r}, which was not asked for")
+        self._status, self._room, self._whole = status, MAX_HEAD, self._bodiless
+        self._until_close = "Content-Length" not in self._headers and "Transfer-Encoding" not in self._headers
+
+    def on_chunk_header(self) -> None:
+        self._room = MAX_HEAD
+
+    def on_body(self, piece: bytes) -> None:
+        if self._whole:
+            return
+        if not self._status:
+            self._fail("garbage", "an interim response has a body")
+        self._room = MAX_HEAD
+        self._body += piece
+        if len(self._body) > self._max_bytes:
+            self._refuse(too_large(self._status, self._max_bytes))
+
+    def on_message_complete(self) -> None:
+        if self._status:
+            self._whole, self._reusable = True, self._parser.should_keep_alive() and not self._bodiless
+        else:
+            self._headers = {}  # those of an interim response
