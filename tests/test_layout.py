@@ -12,7 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-PURE = {"__future__", "binascii", "collections", "dataclasses", "decimal", "enum", "functools", "hashlib", "itertools", "json", "math", "re", "typing", "fnmatch"}
+PURE = {
+    "__future__", "binascii", "collections", "dataclasses", "decimal", "enum", "fnmatch", "functools", "hashlib", "itertools", "json", "math", "re",
+    "typing",
+}  # fmt: skip
 STDLIB = set(sys.stdlib_module_names)
 
 # package -> what it may import beside the standard library (PURE packages: beside PURE). Longest prefix wins.
@@ -28,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway.settings": {"gateway.core", "gateway.ports", "gateway.source", "gateway.secret", "gateway.settings"},
     "gateway.engine": {"gateway.core", "gateway.ports", "gateway.engine"},
     "gateway.policy": {
-        "jsonschema", "jsonschema_rs", "referencing", "cel", "common_expression_language", "gateway.core", "gateway.ports", "gateway.source", "gateway.policy",
+        "jsonschema", "jsonschema_rs", "referencing", "cel", "common_expression_language", "gateway.core", "gateway.ports", "gateway.source",
+        "gateway.policy",
     },
     "gateway.policy.lint": {"gateway.core", "gateway.ports", "gateway.source", "gateway.policy", "gateway.settings"},
     "gateway.ledger": {"immutables", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},

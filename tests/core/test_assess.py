@@ -194,6 +194,15 @@ def test_what_cannot_be_injected_denies() -> None:
     assert (reasons(found), found.arguments) == (["condition.failed"], {"a": 1})
 
 
+def test_what_cannot_be_injected_is_an_objection_of_its_stage() -> None:
+    def broken(facts: Mapping[str, Any]) -> Any:
+        raise ConditionFault("of the principal")
+
+    injects = arguments(("tenant", broken))
+    assert sorted(reasons(judged(injects, Says()))) == ["arguments.invalid", "condition.failed"]
+    assert reasons(judged(injects, SaysScope(("tool.unknown",)))) == ["tool.unknown"]
+
+
 def test_what_is_asked_has_one_fingerprint_however_far_it_climbs() -> None:
     policies = policy(rule("*", WRITE, arguments(("tenant", lambda facts: "acme"))))
     passed, away = (assessed(policies, "crm.set", {"a": 1}, known) for known in (tool("crm.set"), None))

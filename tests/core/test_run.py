@@ -218,11 +218,12 @@ def test_a_run_that_waits_for_people_is_due_by_nothing_that_cannot_happen() -> N
     assert world.tree().due_at() == NOW + DAY, "neither the standing clock nor silence can end it sooner"
 
 
-def test_a_deadline_that_passed_before_the_pause_is_due_at_once() -> None:
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_deadline_that_passed_before_the_pause_is_due_at_once(late: int) -> None:
     world = opened(policy(rule("pay.*", ACT, asks()), rule("crm.*", WRITE), **PAUSES))
     running = world.call("crm.set")
     world.call("pay.refund")
-    world.wait(10_001, sweep=False)
+    world.wait(10_000 + late, sweep=False)
     world.settle(running)
     due = world.tree().due_at()
     assert due is not None

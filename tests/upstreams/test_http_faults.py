@@ -81,10 +81,10 @@ async def body_of(data: bytes, max_bytes: int = 1000, **headers: str) -> bytes:
         return await read_body(await session.get(it.url), max_bytes)
 
 
-@pytest.mark.anyio
 ENCODED = [("gzip", gzip.compress(b"hello", mtime=0)), ("deflate", zlib.compress(b"hello")), ("Identity", b"hello")]
 
 
+@pytest.mark.anyio
 @pytest.mark.parametrize(("encoding", "data"), ENCODED)
 async def test_an_encoded_body_is_decoded(encoding, data):
     assert await body_of(data, content_encoding=encoding) == b"hello"
