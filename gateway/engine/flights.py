@@ -268,7 +268,7 @@ class Flights(Desk):
 
 
 def _stopped(tree: Tree, record: CallRecord) -> bool:
-    """Was the turn cancelled since the intent, or the run frozen, cancelled or timed out? (A budget or loop that closed it lets admitted calls finish.)"""
+    """Has its turn, or its run, been ended or frozen since the intent? (A budget or loop that closed the run lets admitted calls finish.)"""
     turn = tree.runs[record.run].turns.get(record.turn)
     if turn is not None and turn.status == "cancelled":
         return True

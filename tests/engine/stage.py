@@ -1,4 +1,4 @@
-"""A stage for the engine: the real ledger, policies and ids; tools that do what a test plans, a ledger that can be away, a clock that a test moves."""
+"""A stage for the engine: real policies and ids, tools that do what a test plans, a real ledger that can be away, a clock that a test moves."""
 
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ class MovedClock(FakeClock):
         self._news = asyncio.Event()
 
     async def sleep(self, ms: int) -> None:
+        if ms <= 0:
+            return
         sleeper = (ms, self.now + ms, asyncio.get_running_loop().create_future())
         self._sleepers.append(sleeper)
         self._news.set()
@@ -219,10 +221,10 @@ class Stage:
         return await soon(watch())
 
     async def boarded(self, call: str, riders: int) -> Flight:
-        """The flight once so many wait for it; each look gives the loop a turn."""
+        """The flight once so many wait for it."""
         async with asyncio.timeout(5):
             while (flight := self.engine.flights[call]).riders != riders:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # noqa: ASYNC110  nobody tells when a caller has joined
         return flight
 
     async def crash(self, *callers: asyncio.Task[Any]) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 REFUSED = UpstreamFault("refused", "no")
 TIMEOUT = UpstreamFault("timeout", "late")
-BUSY = Answer({"content": [], "isError": True}, 503, 1_000)
+BUSY = Answer({"content": [], "isError": True}, 503, 1_500)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ async def test_a_read_waits_as_long_as_the_upstream_asks(desk: Stage) -> None:
     run = await desk.open()
     desk.tools.plan(READ, BUSY)
     waiting = desk.calling(run, READ)
-    await naps(desk, 1_000)
+    await naps(desk, 1_500)
     assert isinstance(await soon(waiting), Completed)
     assert len(desk.tools.sent) == 2
 
@@ -293,11 +293,10 @@ async def test_what_is_redacted_is_neither_told_nor_recorded(desk: Stage) -> Non
     assert b"4111" not in (await desk.ledger.payload(run, record.result or "") or b"4111")
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(ok(number="x" * 500), "result.too_large"), (ok(name="Ada"), "result.invalid")])
+@pytest.mark.parametrize(("answer", "reason"), [(ok(number=1, name="x" * 500), "result.too_large"), (ok(name="Ada"), "result.invalid")])
 async def test_a_result_that_may_not_pass_is_replaced_by_a_note(desk: Stage, answer: Answer, reason: str) -> None:
     run = await desk.open()
-    redact_nothing = answer if reason == "result.invalid" else Answer({**answer.result, "content": [{"type": "text", "text": "x" * 500}]})
-    desk.tools.plan("crm.get_card", redact_nothing)
+    desk.tools.plan("crm.get_card", answer)
     reply = await desk.call(run, "crm.get_card", call_id="c1")
     again = await desk.call(run, "crm.get_card", call_id="c1")
     assert isinstance(reply, Completed)
