@@ -14,9 +14,9 @@ from gateway.core import streams
 from gateway.core.decide.calls import Admit
 from gateway.core.events import Event
 from gateway.core.model import CallRequest, Principal, Reply, Tool
+from gateway.core.repeats import Join
 from gateway.core.run import CallRecord, Run, Tree, stream_of
 from gateway.engine import Caller, Engine, RunRequest
-from gateway.engine.flights import Flight
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.policy.store import load_policies
 from gateway.ports import Answer, Committed, Dispatch, LedgerFault, Step, UpstreamFault
@@ -104,6 +104,12 @@ class WilfulLedger(SqliteLedger):
 
     down = False
     between: Callable[[], Awaitable[object]] | None = None
+    joins: asyncio.Queue[Join]
+    watches: asyncio.Queue[str]
+
+    async def watch(self, stream: str, after: int) -> None:
+        self.watches.put_nowait(stream)
+        await super().watch(stream, after)
 
     async def transact(self, streams: Sequence[str], step: Step) -> Committed:
         if self.down:
@@ -112,6 +118,8 @@ class WilfulLedger(SqliteLedger):
         if self.between is not None and isinstance(committed.answer, Admit):
             between, self.between = self.between, None
             await between()
+        if isinstance(committed.answer, Join):
+            self.joins.put_nowait(committed.answer)
         return committed
 
 
@@ -120,10 +128,11 @@ def ok(**structured: Any) -> Answer:
 
 
 class Hang:
-    """A plan that answers only when it is `let` go. `reached`: a dispatch waits here; `cancelled`: it was ended from outside."""
+    """A plan that answers only when it is `let` go. `reached`: a dispatch waits here; `cancelled`: it was ended from outside, once `ended` says so."""
 
     def __init__(self) -> None:
-        self.reached, self.let, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.reached, self.let, self.cancelled, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.ended.set()
 
     async def __call__(self, dispatch: Dispatch) -> Answer:
         self.reached.set()
@@ -131,6 +140,7 @@ class Hang:
             await self.let.wait()
         except asyncio.CancelledError:
             self.cancelled.set()
+            await self.ended.wait()
             raise
         return ok(hung=True)
 
@@ -194,6 +204,12 @@ class Stage:
     def calling(self, run: str, tool: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> asyncio.Task[Reply]:
         return asyncio.create_task(self.call(run, tool, arguments, **options))
 
+    async def joining(self, run: str, tool: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> asyncio.Task[Reply]:
+        """The same, once it waits for a dispatch that is running already."""
+        task = self.calling(run, tool, arguments, **options)
+        await soon(self.ledger.joins.get())
+        return task
+
     async def tree(self, run: str) -> Tree:
         tree: Tree = await self.ledger.state(stream_of(run))
         return tree
@@ -219,13 +235,6 @@ class Stage:
             return tree.calls[call]
 
         return await soon(watch())
-
-    async def boarded(self, call: str, riders: int) -> Flight:
-        """The flight once so many wait for it."""
-        async with asyncio.timeout(5):
-            while (flight := self.engine.flights[call]).riders != riders:
-                await asyncio.sleep(0)  # noqa: ASYNC110  nobody tells when a caller has joined
-        return flight
 
     async def crash(self, *callers: asyncio.Task[Any]) -> None:
         """The process is gone: nothing more is sent or recorded."""
@@ -255,6 +264,7 @@ async def stage(folder: Path, policy: str = POLICY, clock: MovedClock | None = N
     (folder / "policies" / "shop.yaml").write_text(policy)
     clock = clock or MovedClock()
     ledger = WilfulLedger(folder / "gateway.db", empty=streams.empty, evolve=streams.evolve, clock=clock)
+    ledger.joins, ledger.watches = asyncio.Queue(), asyncio.Queue()
     tools = Tools(shelf=_shelf())
     engine = Engine(ledger, tools, load_policies(folder / "policies"), clock, SystemIds(clock, b"s" * 32))
     await ledger.open()
