@@ -152,8 +152,12 @@ class Calls(Flights):
     async def _join(self, wish: Wish, command: calls.CallCommand, record: CallRecord) -> Reply:
         """Wait for the one dispatch, here or in another process; its record is then this call's answer too."""
         if (flight := self.flights.get(record.id)) is not None:
-            if await self.ride(flight, wish.gone, self._patience(wish)) is None:
+            was_left = flight.cancelled
+            landed = await self.ride(flight, wish.gone, self._patience(wish))
+            if landed is None:
                 return await self._busy(wish, record)
+            if was_left and landed.record.state == "cancelled":  # its last waiter had gone before this one came
+                return await self.call(wish.who, wish.run.id, wish.request, progress=wish.progress, gone=wish.gone)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
             return await self._busy(wish, record)
         if stream_of(record.id) != stream_of(wish.run.id):

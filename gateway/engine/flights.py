@@ -259,11 +259,13 @@ class Flights(Desk):
 
     async def _execute_ready(self, record: CallRecord) -> None:
         rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
+        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
+        if not isinstance(arguments, dict):
+            return
         tool = self.catalog.tool(record.tool)
         command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
         after, _ = await self.decide([stream_of(record.run)], lambda states, now: ready.execute(states, command, now))
-        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
-        if after.state == "admitted" and after.owner == self.owner and isinstance(arguments, dict) and record.id not in self.flights:
+        if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
             self.launch(after, rule, arguments)
 
 

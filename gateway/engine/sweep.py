@@ -30,13 +30,15 @@ class Engine(Runs):
         self.stopping = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        tasks = [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)
-        if tasks:
+        if tasks := self._at_work():
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
         for flight in list(self.flights.values()):
             flight.cancel()
-        if left := [task for task in tasks if not task.done()]:
+        if left := self._at_work():  # an errand may have launched a flight meanwhile
             await asyncio.wait(left, timeout=5)
+
+    def _at_work(self) -> list[asyncio.Task[Any]]:
+        return [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)
 
     async def _recover(self) -> None:
         """Every intent without an outcome of another owner is a dead process's: the ledger's lock says that there is no other."""

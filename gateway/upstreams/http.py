@@ -56,9 +56,9 @@ class HttpUpstream:
             raise UpstreamFault("unavailable", "the upstream is closed")
         tool, form = self._tools[dispatch.tool.local_name]
         remaining_ms = min(dispatch.remaining_ms, tool.timeout_ms or dispatch.remaining_ms)
-        seconds_left(remaining_ms)
+        seconds = seconds_left(remaining_ms)
         request = form.filled(dispatch, remaining_ms)
         status, headers, body = await self._pool.request(
-            request, remaining_ms, dispatch.max_bytes, fresh=dispatch.fresh_connection, bodiless=tool.method == "HEAD"
+            request, seconds, dispatch.max_bytes, fresh=dispatch.fresh_connection, bodiless=tool.method == "HEAD"
         )
         return answer_of(status, headers, decoded(body, headers, status, dispatch.max_bytes), dispatch.tool.name)

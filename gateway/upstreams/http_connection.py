@@ -38,9 +38,10 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
+        self._status = 0
 
-    async def exchange(self, request: bytes, until: float, within_ms: int, max_bytes: int, *, bodiless: bool = False) -> Response:
-        """Send a whole request; its response has until `until` on the loop's clock, in messages `within_ms`.
+    async def exchange(self, request: bytes, until: float, within_s: float, max_bytes: int, *, bodiless: bool = False) -> Response:
+        """Send a whole request; its response has until `until` on the loop's clock, in messages `within_s`.
 
         `bodiless`: the request is a HEAD. Raises UpstreamFault; then, and when cancelled, the connection closes at once.
         """
@@ -50,14 +51,15 @@ class Connection(asyncio.Protocol):
         self._max_bytes, self._bodiless = max_bytes, bodiless
         self._room, self._status, self._headers, self._body = MAX_HEAD, 0, dict[str, str](), bytearray()
         self._whole = self._reusable = self._until_close = False
-        waiter = self._waiter = self._loop.create_future()
-        timer = self._loop.call_at(until, self._expire, within_ms)
+        waiter: asyncio.Future[Response] = self._loop.create_future()
+        self._waiter = waiter
+        timer = self._loop.call_at(until, self._expire, waiter, within_s)
         self._transport.write(request)
         try:
             return await waiter
         finally:
             timer.cancel()
-            if self._waiter is not None:
+            if self._waiter is waiter:  # else it is the next request's already, which came before we did
                 self._waiter = None
                 self.close()
 
@@ -65,17 +67,18 @@ class Connection(asyncio.Protocol):
         """At once. A request under way ends with the fault `closed`."""
         self._fail("closed", "the connection was closed on our side")
 
-    def _expire(self, within_ms: int) -> None:
-        self._fail("timeout", f"no whole answer within {within_ms} ms")
+    def _expire(self, waiter: asyncio.Future[Response], within_s: float) -> None:
+        if self._waiter is waiter:
+            self._fail("timeout", f"no whole answer within {within_s} s")
 
     def _fail(self, kind: str, message: str) -> None:
-        self._refuse(UpstreamFault(kind, message, status=self._status or None) if self._waiter is not None else None)
+        self._end(UpstreamFault(kind, message, status=self._status or None))
 
-    def _refuse(self, fault: UpstreamFault | None) -> None:
+    def _end(self, fault: UpstreamFault) -> None:
         waiter, self._waiter = self._waiter, None
         self._lost(self)
         self._transport.abort()
-        if waiter is not None and fault is not None and not waiter.done():
+        if waiter is not None and not waiter.done():
             waiter.set_exception(fault)
 
     def _finish(self) -> None:
@@ -137,7 +140,7 @@ class Connection(asyncio.Protocol):
     # ---- from the parser ------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._reusable = False  # in the response's own case it is decided at its end; otherwise there is more than it
+        self._reusable = False  # decided at the response's end; after that, there is something behind it
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._status:  # else a trailer
@@ -151,11 +154,11 @@ class Connection(asyncio.Protocol):
             if status < 100 or status == 101:
                 self._fail("garbage", f"the response has the status {status}, which no request asks for")
             return
-        coding = self._headers.get("Transfer-Encoding", "chunked")
-        if coding.lower() != "chunked":
-            self._fail("garbage", f"the response is transferred as {coding[:32]!r}, which was not asked for")
         self._status, self._room, self._whole = status, MAX_HEAD, self._bodiless
-        self._until_close = "Content-Length" not in self._headers and "Transfer-Encoding" not in self._headers
+        coding = self._headers.get("Transfer-Encoding")
+        self._until_close = coding is None and "Content-Length" not in self._headers
+        if coding is not None and coding.lower() != "chunked":
+            self._fail("garbage", f"the response is transferred as {coding[:32]!r}, which was not asked for")
 
     def on_chunk_header(self) -> None:
         self._room = MAX_HEAD
@@ -168,10 +171,10 @@ class Connection(asyncio.Protocol):
         self._room = MAX_HEAD
         self._body += piece
         if len(self._body) > self._max_bytes:
-            self._refuse(too_large(self._status, self._max_bytes))
+            self._end(too_large(self._status, self._max_bytes))
 
     def on_message_complete(self) -> None:
-        if self._status:
-            self._whole, self._reusable = True, self._parser.should_keep_alive() and not self._bodiless
-        else:
+        if not self._status:
             self._headers = {}  # those of an interim response
+        elif not self._whole:
+            self._whole, self._reusable = True, self._parser.should_keep_alive()

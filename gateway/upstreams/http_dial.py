@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from gateway.upstreams.http_connection import Connection
@@ -95,7 +95,7 @@ async def _socket(addresses: Sequence[_Address]) -> socket.socket:
         raise
     if won is None:
         raise next((error for error in errors if error is not None), OSError("it has no address"))
-    return won
+    return cast(socket.socket, won)
 
 
 async def _connected(address: _Address, made: list[socket.socket]) -> socket.socket:

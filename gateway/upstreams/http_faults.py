@@ -6,6 +6,7 @@ Messages name no URL: it may hold arguments. Source: FACTS §4 (which fault mean
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import ssl
 import zlib
@@ -28,7 +29,8 @@ def connect_fault(error: OSError, *, tls: bool = False) -> UpstreamFault:
         kind, message = "refused", "no connection"
     else:
         kind, message = "connect_timeout" if error.errno == errno.ETIMEDOUT else "unreachable", "no connection"
-    return UpstreamFault(kind, f"{message}: {error.strerror}" if error.strerror else message)
+    why = error.strerror if kind in ("dns", "tls") else os.strerror(error.errno or 0)  # a socket's own text says where the upstream is
+    return UpstreamFault(kind, f"{message}: {why}" if error.errno and why else message)
 
 
 def decoded(body: bytes, headers: Mapping[str, str], status: int, max_bytes: int) -> bytes:

@@ -28,11 +28,11 @@ class Pool:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def request(self, request: bytes, remaining_ms: int, max_bytes: int, *, fresh: bool = False, bodiless: bool = False) -> Response:
-        """One request on a warm connection, or on one of its own, within `remaining_ms` in all. Raises UpstreamFault."""
-        until = self._loop.time() + remaining_ms / 1000
+    async def request(self, request: bytes, within_s: float, max_bytes: int, *, fresh: bool = False, bodiless: bool = False) -> Response:
+        """One request on a warm connection, or on one of its own, within `within_s` in all. Raises UpstreamFault."""
+        until = self._loop.time() + within_s
         connection = self._idle.popitem()[0] if self._idle and not fresh else await self._connect(until, fresh)
-        return await connection.exchange(request, until, remaining_ms, max_bytes, bodiless=bodiless)
+        return await connection.exchange(request, until, within_s, max_bytes, bodiless=bodiless)
 
     async def _connect(self, until: float, fresh: bool) -> Connection:
         idle = Connection.close if fresh else self._put

@@ -128,7 +128,7 @@ def ok(**structured: Any) -> Answer:
 
 
 class Hang:
-    """A plan that answers only when it is `let` go. `reached`: a dispatch waits here; `cancelled`: it was ended from outside, once `ended` says so."""
+    """A plan that answers only when it is `let` go. `reached`: a dispatch waits here; `cancelled`: it is ended from outside, over once `ended`."""
 
     def __init__(self) -> None:
         self.reached, self.let, self.cancelled, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.ledger.sql import statements
 from gateway.ledger.verify import verify
+from gateway.ledger.views import FILTERS
 from gateway.ports import LedgerFault
 from tests.ledger.conformance import *  # noqa: F403
 from tests.ledger.conformance import Opened
@@ -193,6 +195,32 @@ async def test_events_can_neither_be_changed_nor_deleted(path: Path, opened: Ope
         with pytest.raises(sqlite3.IntegrityError):
             raw.execute(statement)
     raw.close()
+
+
+async def test_big_equal_bytes_of_a_stream_stand_once_and_an_erasure_takes_all_that_stand(path: Path, opened: Opened) -> None:
+    big, small = sealed(bytes(4096)), sealed(b"small")
+    async with opened() as ledger:
+        for stream in ("run_1", "run_1", "run_2"):
+            await ledger.transact((stream,), append(stream, payloads=(big, small, big)))
+        assert (await verify(ledger)).payloads == 2 + 3
+    with sqlite3.connect(path) as raw:
+        raw.execute("DELETE FROM payloads WHERE stream = 'run_1'")
+    raw.close()
+    async with opened() as ledger:
+        assert [await ledger.payload("run_1", each.hash) for each in (big, small)] == [None, None]
+        assert [await ledger.payload("run_2", each.hash) for each in (big, small)] == [big.data, small.data]
+
+
+@pytest.mark.parametrize("view", ["runs", "calls", "holds", "votes"])
+async def test_lists_are_read_from_their_newest_end(path: Path, opened: Opened, view: str) -> None:
+    async with opened():
+        pass
+    raw = sqlite3.connect(path)
+    nothing = dict.fromkeys([*FILTERS[view], "before", "before_stream"])
+    plan = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statements('sqlite')[f'newest_{view}']}", {**nothing, "limit": 9})]
+    raw.close()
+    assert f"SCAN {view} USING INDEX {view}_newest" in plan
+    assert [step for step in plan if "TEMP B-TREE" in step] == ["USE TEMP B-TREE FOR RIGHT PART OF ORDER BY"]
 
 
 async def test_a_full_disk_is_a_fault_that_leaves_nothing_half_done_and_passes(opened: Opened) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.core import streams
@@ -21,6 +22,7 @@ from gateway.core.events import (
     RunClosed,
     RunClosing,
     RunFrozen,
+    RunOpened,
     RunRegistered,
     RunResumed,
     ToolSeen,
@@ -78,13 +80,15 @@ NOW = 1_800_000_000_000
 def of_a_call(number: int, run: str) -> list[Event]:
     """All that can befall a call, in an order in which some of it is allowed."""
     call, held = f"call_r_{number}", f"hold_r_{number}"
-    made = [
-        admit(number), replace(hold(number, expires_in_ms=number * 50_000), hold=held), admit(number, hold=held), admit(number, attempt=2),
-        *(settle(number, state) for state in ("succeeded", "failed", "in_doubt", "cancelled")), replace(vote("user:mia", number), hold=held),
+    waiting: Any = hold(number, expires_in_ms=number * 50_000)
+    voting: Any = vote("user:mia", number)
+    made: list[Any] = [
+        admit(number), replace(waiting, hold=held), admit(number, hold=held), admit(number, attempt=2),
+        *(settle(number, state) for state in ("succeeded", "failed", "in_doubt", "cancelled")), replace(voting, hold=held),
         HoldApproved(run, call, held, NOW + 70_000), HoldDenied(run, call, held, "user:mia"), HoldExpired(run, call, held, "approval.expired"),
         HoldVoided(run, call, held, "tool"), CallCancelled(run, call, "call.cancelled", "agent:a"),
     ]  # fmt: skip
-    return [replace(event, run=run) for event in made]  # type: ignore[call-arg]
+    return [replace(event, run=run) for event in made]
 
 
 def of_a_run(run: str) -> list[Event]:
@@ -93,31 +97,66 @@ def of_a_run(run: str) -> list[Event]:
     return [*turns, RunFrozen(run, "user:mia"), RunResumed(run, "user:mia"), closing, RunClosed(run, "cancelled", "caller_cancelled")]
 
 
-CALLS = st.sampled_from([event for number in (1, 2, 3) for event in of_a_call(number, RUN)])
-OTHERS = st.sampled_from([*of_a_run(RUN), open_run(CHILD, parent=RUN), *of_a_run(CHILD), *of_a_call(4, CHILD)])
-LATER = st.sampled_from([0, 0, 1, 7_000, 61_000])
+POOL = [
+    *(event for number in (1, 2, 3) for event in of_a_call(number, RUN)), *of_a_run(RUN), open_run(CHILD, parent=RUN), *of_a_run(CHILD),
+    *of_a_call(4, CHILD),
+]  # fmt: skip
+PAUSES = {"pause_while_held": True, "close_on": ["deadline"]}
+HOLD_3 = of_a_call(3, RUN)[1]
+OF_CHILD = of_a_call(4, CHILD)
 
 
-@given(
-    st.lists(st.tuples(CALLS | CALLS | OTHERS, LATER, st.booleans()), max_size=50),
-    st.fixed_dictionaries({"pause_while_held": st.booleans(), "close_on": st.sampled_from([(), ("deadline",)])}),
-)
-@example([(event, 0, True) for event in (admit(1), admit(2), settle(1), hold(3), settle(2))], {"pause_while_held": True, "close_on": ()})
-@example([(event, 61_000, True) for event in (admit(1), admit(2), settle(1))], {})
-def test_whatever_happens_the_tables_are_what_a_rebuild_gives(happened: list[tuple[Event, int, bool]], limits: dict[str, Any]) -> None:
-    """Also when the root's row isn't known, as after a load. What the fold refuses didn't happen."""
+def folded(state: Any, seq: int, at: int, event: Event) -> Any:
+    """The state after the event; None where the fold refuses it."""
+    try:
+        return streams.evolve(state, seq, at, event)
+    except IllegalTransition:
+        return None
+
+
+def lived(pick: Callable[[list[Event]], Event], times: Iterable[int], known: bool, limits: dict[str, Any]) -> None:
+    """Let what `pick` chooses of the possible happen, and look at the tables after each one. `known`: the root's row is
+    remembered, unlike after a load."""
     state, root, at = streams.empty(RUN), None, NOW
     tables: dict[tuple[str, str], tuple[Any, ...]] = {}
-    for seq, (event, later, known) in enumerate([(replace(open_run(), limits=LIMITS | limits), 0, True), *happened], 1):
+    for seq, later in enumerate([0, *times], 1):
+        pool = [replace(each, limits=LIMITS | limits) if isinstance(each, RunOpened) else each for each in (POOL if seq > 1 else [open_run()])]
+        event = pick([each for each in pool if folded(state, seq, at + later, each)])
         before, at = state, at + later
-        try:
-            state = streams.evolve(before, seq, at, event)
-        except IllegalTransition:
-            continue
+        state = streams.evolve(before, seq, at, event)
         rows, root = changes(before, state, RUN, event, root if known else None)
         tables.update({(row.view, row.id): row.values for row in rows})
         assert tables == {(row.view, row.id): row.values for row in everything(state, RUN)}
         assert root == tables["runs", RUN]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from([0, 0, 1, 7_000, 61_000])), max_size=20),
+    st.booleans(),
+    st.fixed_dictionaries({"pause_while_held": st.booleans(), "close_on": st.sampled_from([[], ["deadline"]])}),
+)
+def test_whatever_happens_the_tables_are_what_a_rebuild_gives(picks: list[tuple[int, int]], known: bool, limits: dict[str, Any]) -> None:
+    numbers = iter([0, *(number for number, _ in picks)])
+    lived(lambda possible: possible[next(numbers) % len(possible)], [later for _, later in picks], known, limits)
+
+
+@pytest.mark.parametrize(
+    ("events", "later", "limits"),
+    [
+        ([admit(1), settle(1)], 61_000, {"close_on": []}),
+        ([admit(1), admit(2), HOLD_3, settle(1), settle(2)], 1_000, PAUSES),
+        ([HOLD_3, admit(1)], 1_000, PAUSES),
+        ([*of_a_call(1, RUN)[1:2], HoldApproved(RUN, "call_r_1", "hold_r_1", NOW + 70_000), of_a_call(1, RUN)[2]], 1_000, {}),
+        ([admit(1), of_a_run(RUN)[-2], settle(1)], 1_000, {}),
+        ([open_run(CHILD, parent=RUN), OF_CHILD[0], of_a_run(CHILD)[-2], OF_CHILD[4]], 1_000, {}),
+    ],
+    ids=["an idle minute passes", "a pause begins", "a pause ends", "a hold is consumed", "a closing run is done", "a child is done"],
+)
+def test_a_call_that_moves_its_runs_times_writes_the_roots_row(events: list[Event], later: int, limits: dict[str, Any]) -> None:
+    opened: Any = open_run()
+    left = iter([replace(opened, limits=LIMITS | limits), *events])
+    lived(lambda possible: next(left), [later] * len(events), True, limits)
 
 
 @pytest.mark.parametrize("end", [HoldDenied(RUN, "call_r_1", HOLD, "user:mia"), CallCancelled(RUN, "call_r_1", "call.cancelled", "agent:a")])

@@ -1,0 +1,33 @@
+"""What doors and engine hand each other: nobody can change it on the way."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+
+import pytest
+
+from gateway import engine
+from gateway.core.model import Principal
+from gateway.engine import Caller, RunRequest, UsageRequest
+
+NOUNS = [getattr(engine, name) for name in engine.__all__ if is_dataclass(getattr(engine, name))]
+
+
+@pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.__name__)
+def test_what_is_handed_over_is_frozen(noun: type) -> None:
+    thing = object.__new__(noun)
+    with pytest.raises(FrozenInstanceError):
+        setattr(thing, fields(noun)[0].name, "other")
+    assert not hasattr(thing, "__dict__")
+
+
+def test_a_caller_is_no_run_token_unless_it_says_so() -> None:
+    assert Caller(Principal("agent:bot")).run is None
+
+
+def test_a_request_that_says_nothing_asks_for_nothing() -> None:
+    one, two = RunRequest("rest"), RunRequest("rest")
+    assert one == two
+    assert one.labels is not two.labels
+    assert (one.run_key, one.parent_run, one.continues, one.implicit, dict(one.budgets)) == (None, None, None, False, {})
+    assert (UsageRequest().cost_usd, UsageRequest().input) == (None, 0)

@@ -1,0 +1,56 @@
+"""Which tools a run may see, and how."""
+
+from __future__ import annotations
+
+from gateway.core.model import Effect, Tool
+from gateway.core.policy import PolicySet
+from gateway.engine.listing import listed
+from gateway.policy.compile import compile_document
+
+HEAD = "version: 1\nname: p\nrun: {budgets: {turns: 9, tool_calls: 9, deadline: 90s, tokens: unlimited}}\ntools:\n"
+RULES = """\
+  - {tool: crm.hidden, mode: shadow, effect: read_only}
+  - {tool: crm.get_*, effect: read_only, allow_if: "args.id == 'never'"}
+  - tool: crm.set
+    effect: idempotent_write
+    arguments: {bind: {tenant: principal.claims.tenant}}
+    idempotency: {send_as: {argument: key}}
+"""
+SCHEMA = {"type": "object", "properties": {"id": {}, "tenant": {}, "key": {}}, "required": ["id", "tenant", "key"]}
+
+
+def policies(rules: str = RULES) -> PolicySet:
+    return PolicySet("s", compile_document("p.yaml", (HEAD + rules).encode()))
+
+
+def tool(name: str, definition: dict[str, object] | None = None, **more: str) -> Tool:
+    return Tool(name, *name.split("."), definition or {"inputSchema": SCHEMA, "x-own": 1}, "d", **more)
+
+
+def names(*tools: Tool) -> list[str]:
+    return [one.tool.name for one in listed(tools, policies())]
+
+
+def test_only_what_an_enforcing_rule_names_is_listed_by_name_whatever_its_conditions() -> None:
+    assert names(tool("crm.set"), tool("crm.get_b"), tool("crm.get_a"), tool("crm.drop"), tool("crm.hidden")) == ["crm.get_a", "crm.get_b", "crm.set"]
+
+
+def test_a_tool_whose_schema_can_not_be_enforced_is_not_listed() -> None:
+    assert names(tool("crm.get_a", unsupported="$ref to elsewhere")) == []
+
+
+def test_what_the_gateway_fills_in_is_hidden_and_all_else_is_as_the_upstream_says() -> None:
+    [shown] = listed([tool("crm.set")], policies())
+    assert shown.definition == {"inputSchema": {"type": "object", "properties": {"id": {}}, "required": ["id"]}, "x-own": 1}
+    assert shown.effect is Effect.IDEMPOTENT_WRITE
+    assert SCHEMA["required"] == ["id", "tenant", "key"]
+
+
+def test_nothing_to_hide_leaves_the_definition_untouched() -> None:
+    one = tool("crm.get_a")
+    assert listed([one], policies())[0].definition is one.definition
+
+
+def test_a_schema_of_another_form_is_shown_as_it_is() -> None:
+    for odd in ({"inputSchema": True}, {}, {"inputSchema": {"properties": 1, "required": 2}}):
+        assert listed([tool("crm.set", dict(odd, x=1))], policies())[0].definition == {**odd, "x": 1}
