@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway.ledger": {"immutables", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.ledger.sqlite": {"aiosqlite", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.upstreams": {"gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
-    "gateway.upstreams.http": {"aiohttp", "multidict", "yarl", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
+    "gateway.upstreams.http": {"httptools", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.doors": {
         "starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors",
     },

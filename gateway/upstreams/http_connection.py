@@ -151,9 +151,9 @@ class Connection(asyncio.Protocol):
         if self._status:
             return
         if status < 200:
-            if status < 100 or status == 101:
-                self._fail("garbage", f"the response has the status {status}, which no request asks for")
-            return
+            if status < 100:
+                self._fail("garbage", f"the response has the status {status}")
+            return  # the parser itself refuses to go on after a 101
         self._status, self._room, self._whole = status, MAX_HEAD, self._bodiless
         coding = self._headers.get("Transfer-Encoding")
         self._until_close = coding is None and "Content-Length" not in self._headers

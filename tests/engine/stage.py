@@ -152,6 +152,7 @@ class Tools:
     plans: dict[str, list[Plan]] = field(default_factory=dict)
     sent: list[Dispatch] = field(default_factory=list)
     shelf: dict[str, Tool] = field(default_factory=dict)
+    hanging: list[Hang] = field(default_factory=list)
 
     def plan(self, tool: str, *plans: Plan) -> None:
         self.plans.setdefault(tool, []).extend(plans)
@@ -159,6 +160,7 @@ class Tools:
     def hang(self, tool: str) -> Hang:
         hang = Hang()
         self.plan(tool, hang)
+        self.hanging.append(hang)
         return hang
 
     def tool(self, name: str) -> Tool | None:
@@ -276,5 +278,7 @@ async def stage(folder: Path, policy: str = POLICY, clock: MovedClock | None = N
     finally:
         if not here.crashed:
             ledger.down = False
+            for hang in tools.hanging:
+                hang.ended.set()
             await engine.stop(0)
             await ledger.close()

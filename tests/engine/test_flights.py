@@ -209,6 +209,16 @@ async def test_cancelling_a_turn_leaves_the_calls_of_others(desk: Stage) -> None
     assert isinstance(await soon(waiting), Completed)
 
 
+async def test_cancelling_a_run_leaves_the_calls_of_others(desk: Stage) -> None:
+    run, other = await desk.open(), await desk.open()
+    hang = desk.tools.hang(READ)
+    waiting = desk.calling(other, READ)
+    await soon(hang.reached.wait())
+    await desk.engine.cancel_run(BOT, run)
+    hang.let.set()
+    assert isinstance(await soon(waiting), Completed)
+
+
 async def test_an_upstream_that_ignores_its_deadline_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flights, "SAFETY_MS", 10)
     async with stage(tmp_path, POLICY.replace("timeout: 30s", "timeout: 20ms")) as desk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.core.events import UsageReported
 from gateway.core.model import Completed, Held
 from gateway.engine import AskedCall, Caller, UsageRequest
 from gateway.ports import RequestFault, UpstreamFault
-from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, METER, MIA, OPS, OTHER, READ, VIEWER, Stage, soon, stage
+from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, METER, MIA, OPS, OTHER, POLICY, READ, VIEWER, Stage, soon, stage
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,14 @@ async def test_the_caller_may_only_tighten(desk: Stage) -> None:
     run = await desk.open(budgets={"turns": 2, "tool_calls": 99, "deadline": "20m", "cost_usd": 0.5})
     limits = (await desk.run(run)).limits
     assert (limits.turns, limits.tool_calls, limits.deadline_ms, limits.usd_micros, limits.tokens) == (2, 20, 10 * MINUTES, 500_000, 1000)
-    assert limits.open_holds == 5
+
+
+async def test_what_the_caller_leaves_out_stays_as_the_policy_has_it(tmp_path: Path) -> None:
+    laxer = "run:\n  pause_while_held: true\n  idle_after: 5h\n  max_age: 9d\n  on_exhausted: {deadline: refuse}"
+    async with stage(tmp_path, POLICY.replace("run:", laxer).replace("tokens: 1000,", "tokens: 1000, open_holds: 9,")) as desk:
+        plain, tight = [await desk.run(await desk.open(budgets=budgets)) for budgets in ({}, {"turns": 2})]
+        assert tight.limits == replace(plain.limits, turns=2)
+        assert (plain.limits.open_holds, plain.limits.pause_while_held, "deadline" in plain.limits.close_on) == (9, True, False)
 
 
 @pytest.mark.parametrize("asked", [{"policy": "other"}, {"policy": ""}])
@@ -66,6 +74,8 @@ async def test_a_known_run_key_finds_its_run_even_when_that_is_over(desk: Stage)
     assert await desk.engine.run_by_key(BOT, "ticket-1", "mcp") == run
     assert await desk.open(run_key="ticket-1") == run
     assert await desk.engine.run_by_key(OTHER, "ticket-1", "mcp") != run
+    await desk.engine.stop(0)
+    assert await desk.engine.run_by_key(BOT, "ticket-1", "mcp") == run
 
 
 async def test_a_child_is_opened_with_its_parents_token_only(desk: Stage) -> None:
@@ -279,13 +289,13 @@ async def test_a_vote_by_a_run_token_is_refused_and_a_late_one_says_how_it_stand
     run = await desk.open()
     held = await asked_for(desk, run)
     digest = (await desk.engine.hold(MIA, held.hold)).hold.digest
-    token = Caller(BOT.principal, run)
+    token = Caller(MIA.principal, run)
     assert (await refused(desk.engine.vote(token, held.hold, "approve", digest, ""))).reason == "hold.forbidden"
     assert (await refused(desk.engine.vote(MIA, held.hold, "approve", "other", ""))).reason == "hold.digest"
     await approve(desk, held.hold)
     late = await refused(desk.engine.vote(MIA, held.hold, "deny", digest, ""))
     assert (late.reason, late.data) == ("hold.conflict", {"state": "approved"})
-    assert desk.tools.sent == []
+    assert (desk.tools.sent, desk.engine.errands) == ([], set())
 
 
 async def test_what_is_to_run_at_once_runs_when_approved_and_once_only(desk: Stage) -> None:

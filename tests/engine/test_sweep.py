@@ -78,6 +78,15 @@ async def test_a_call_of_a_turn_cancelled_before_the_crash_is_not_dispatched_aga
         assert ((await desk.settled(intent.call)).state, desk.tools.sent) == (state, [])
 
 
+@pytest.mark.parametrize(("tool", "state"), [(READ, "cancelled"), (WRITE, "in_doubt")])
+async def test_what_is_cancelled_between_its_launch_and_its_first_step_is_not_dispatched(tmp_path: Path, tool: str, state: str) -> None:
+    run, intent = await left_running(tmp_path, tool)
+    async with stage(tmp_path, start=False) as desk:
+        await desk.engine.recover(await desk.record(intent.call))
+        desk.engine.cancel_flights({run})
+        assert ((await desk.settled(intent.call)).state, desk.tools.sent) == (state, [])
+
+
 async def test_a_write_that_does_not_get_through_after_a_crash_stays_in_doubt(tmp_path: Path) -> None:
     _, intent = await left_running(tmp_path, WRITE)
     async with stage(tmp_path, start=False) as desk:
