@@ -48,11 +48,14 @@ def create_app(settings: Settings) -> App:
 
 
 class App:
-    """The ASGI application. Nothing is open before its lifespan has started. `policies` and `catalog` are there to be read."""
+    """The ASGI application. Nothing is open before its lifespan has started. `policies` and `catalog` are there to be read.
+
+    `fault`: what kept it from starting."""
 
     def __init__(self, settings: Settings, policies: LoadedPolicies) -> None:
         clock, keys = SystemClock(), _secrets(settings)
         self.policies = policies
+        self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
         self.catalog = catalog(settings)
         self.engine = Engine(self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
@@ -86,6 +89,7 @@ class App:
         try:
             opened = await self._open()
         except GatewayFault as fault:
+            self.fault = fault
             await send({"type": "lifespan.startup.failed", "message": str(fault)})
             return
         await send({"type": "lifespan.startup.complete"})
@@ -180,13 +184,18 @@ def server(app: App, settings: Settings) -> Server:
 def serve(settings: Settings, listening: Callable[[App, int], None] | None = None) -> None:
     """Run until SIGINT or SIGTERM. `listening` is told the port once there is one that answers.
 
-    Raises PolicyError before anything is opened, SystemExit(1) when it couldn't start, which is then logged."""
+    Raises PolicyError before anything is opened, the app's GatewayFault when that couldn't start, SystemExit(1) when the server couldn't,
+    which is then logged."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     app = create_app(settings)
     running = server(app, settings)
     if listening is not None:
         running.listening = lambda port: listening(app, port)
+    log_of_server = logging.getLogger("uvicorn.error")
+    log_of_server.addFilter(said_once := lambda _: app.fault is None)  # a fault is raised, so the server needn't log it too
     try:
         running.run()
     except SystemExit:  # the server's own statuses mean nothing to whoever started us
-        raise SystemExit(1) from None
+        raise (app.fault or SystemExit(1)) from None
+    finally:
+        log_of_server.removeFilter(said_once)

@@ -59,7 +59,7 @@ def test_every_block_is_of_a_kind_that_is_checked_here() -> None:
 
 
 def test_the_two_commands_are_what_the_project_offers() -> None:
-    demo, tests = [line for line in console() if "venv" in line]
+    demo, tests = [line for line in console() if line.startswith("python3 -m venv")]
     assert demo == "python3 -m venv .venv && .venv/bin/pip install -q -e . && .venv/bin/gateway demo"
     assert tests == "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/python -m pytest"
     assert PROJECT["scripts"] == {"gateway": "gateway.cli:main"}
@@ -107,15 +107,25 @@ def test_an_mcp_client_set_up_as_shown_reaches_the_gateway(stage: Stage) -> None
 def test_any_http_client_can_do_what_is_shown(stage: Stage) -> None:
     given = {"$URL": stage.url, "$KEY": stage.agent_key}
     lines = [line for line in console() if line.startswith("curl ")]
-    assert len(lines) == 2
+    assert len(lines) == 3
+    answers = []
     for line in lines:
         for name, value in given.items():
             line = line.replace(name, value)
         url, headers, body = _curl(line)
         answer = httpx.post(url, headers=headers, content=body, trust_env=False)
         assert answer.is_success, answer.text
-        given["$RUN"] = answer.json().get("run", "")
-    assert answer.json()["result"]["structuredContent"]["order_id"] == "A-1001"
+        given.setdefault("$RUN", answer.json().get("run", ""))
+        answers.append(answer)
+    _, read, held = answers
+    assert read.json()["result"]["structuredContent"]["order_id"] == "A-1001"
+    assert (held.status_code, held.json()["status"], held.json()["hold"]["hold"].partition("_")[0]) == (202, "held", "hold")
+
+
+def test_each_way_in_has_a_run_key_of_its_own() -> None:
+    keys = re.findall(r'run_key="([\w-]+)"|/r/([\w-]+)/mcp"|"run_key":"([\w-]+)"', TEXT)
+    named = ["".join(one) for one in keys]
+    assert len(named) == len(set(named)) == 3, named
 
 
 def _curl(line: str) -> tuple[str, dict[str, str], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from gateway.app import own_version
 from gateway.cli import authoring, checking, holds, records, serving
 from gateway.cli.arguments import CONFIG, Parser
 from gateway.cli.output import Failure, note
-from gateway.ports import LedgerFault, PolicyError
+from gateway.ports import GatewayFault
 
 FAMILIES = (serving, authoring, checking, records, holds)
 
@@ -37,13 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         return int(args.run(args) or 0)
-    except (Failure, PolicyError, LedgerFault) as failure:
-        note(f"gateway: {failure}")
+    except (Failure, GatewayFault) as failure:
+        said = str(failure)
     except BrokenPipeError:  # whoever read has left, which is no failure; what Python still flushes at its end goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        note(f"gateway: {error.filename or 'the system'}: {error.strerror or error}")
+        said = f"{error.filename or 'the system'}: {error.strerror or error}"
     except KeyboardInterrupt:
         return 130
+    note(json.dumps({"error": said}, ensure_ascii=False) if args.json else f"gateway: {said}")
     return 1

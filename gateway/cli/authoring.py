@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -82,11 +83,13 @@ def write_starter(args: argparse.Namespace) -> int:
     secret = folder / "gateway.secret"
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_urlsafe(48), "ascii")
+    wrote = [*(str(folder / name) for name in files), str(secret)]
     if args.json:
-        output.as_json({"files": [str(folder / name) for name in files], "keys": {"agent:first": agent[0], "user:you": approver[0]}})
+        output.as_json({"files": wrote, "keys": {"agent:first": agent[0], "user:you": approver[0]}})
         return 0
     output.note("These keys are shown this once; gateway.yaml holds only their hashes.")
     output.say(f"agent:first  {agent[0]}")
     output.say(f"user:you     {approver[0]}")
-    output.note(f"Wrote {', '.join(str(folder / name) for name in files)}. Next: `gateway check`, `gateway test`, `gateway serve`.")
+    step = "" if folder.resolve() == Path.cwd() else f"`cd {shlex.quote(str(folder))}`, "
+    output.note(f"Wrote {', '.join(wrote)}. Next: {step}`gateway check`, `gateway test`, `gateway serve`.")
     return 0

@@ -31,6 +31,7 @@ from gateway.source import Position, Source, SourceError, read
 _PLACED = re.compile(r"(?P<file>[^:]+)(:(?P<line>\d+):(?P<column>\d+))?: (?P<message>.*)")
 _UNUSABLE = re.compile(r"[^:]+: (?P<message>(?P<key>[\w.-]+).*)")
 _NO_SECRET = "no `secret` is named, so one is made at each start and the run tokens of the last end with it"
+_UNASKED = "the upstreams were not asked, since this file has mistakes; no rule was held against their tools"
 
 
 def add(commands: Any) -> None:
@@ -88,14 +89,15 @@ def _deployment(file: Path, *, upstreams: bool) -> tuple[list[str], list[Remark]
     source = _source(file)
     folder = _policies_of(source, file)
     known, remarks = Deployment(), []
+    unasked = [Remark(source.at("/upstreams"), _UNASKED)] if upstreams else []
     try:
         settings = load_settings(shown(file), os.environ)
         refuse_unusable(settings)
     except SourceError as error:
-        remarks = [Remark(mistake.position, mistake.message, True) for mistake in error.mistakes]
+        remarks = [*(Remark(mistake.position, mistake.message, True) for mistake in error.mistakes), *unasked]
     except PolicyError as error:
         unusable = filter(None, map(_UNUSABLE.fullmatch, str(error).splitlines()))
-        remarks = [Remark(source.at(f"/{one['key'].replace('.', '/')}"), one["message"], True) for one in unusable]
+        remarks = [*(Remark(source.at(f"/{one['key'].replace('.', '/')}"), one["message"], True) for one in unusable), *unasked]
     else:
         remarks = [] if settings.secret else [Remark(source.at(""), _NO_SECRET)]
         known = _known(settings, file)
@@ -185,7 +187,8 @@ def run_tests(args: argparse.Namespace) -> int:
         output.say(f"{mistake.position}: {mistake.message}")
     for one in failed:
         output.say(str(one))
-    said = f"{len(failed)} failed" if failed else "all passed"
+    passed = f"{len(results)} passed" if mistakes else "all passed"
+    said = f"{len(failed)} failed" if failed else passed
     unusable = f"; {_count({one.position.file for one in mistakes}, 'file')} could not be used" if mistakes else ""
     output.say(f"{_count(results, 'case')} in {_count(files, 'file')}: {said}{unusable}.")
     return 1 if failed or mistakes else 0

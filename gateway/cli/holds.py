@@ -12,7 +12,8 @@ from gateway.cli.arguments import counting
 from gateway.cli.output import Failure
 from gateway.cli.place import KEY_VARIABLE, asked, reading
 from gateway.core.run import stream_of
-from gateway.doors.render import time_text, visible
+from gateway.doors.render import hold_json, time_text, visible
+from gateway.engine import HoldView
 
 COLUMNS = ("hold", "state", "tool", "principal", "show", "held_at", "expires_at")
 
@@ -54,6 +55,9 @@ async def show_hold(args: argparse.Namespace) -> int:
         call, run = tree.calls[hold.call], tree.runs[hold.run]
         data = await ledger.payload(stream_of(args.id), call.arguments) if call.arguments else None
     arguments = json.loads(data) if data is not None else None
+    if args.json:
+        output.as_json(hold_json(HoldView(hold, call, run, arguments)))
+        return 0
     shown = {
         "hold": hold.id, "state": hold.state, "asks": visible(hold.show), "tool": call.tool, "principal": run.principal, "run": run.id,
         "goal": run.goal, "call": call.id, "rules": ", ".join(r.rule for r in hold.requirements),
@@ -61,9 +65,6 @@ async def show_hold(args: argparse.Namespace) -> int:
         "votes": ", ".join(f"{v.by} {v.vote}" for v in hold.votes), "held": time_text(hold.held_at), "decide by": time_text(hold.expires_at),
         "execute by": time_text(hold.execute_by), "digest": hold.digest,
     }  # fmt: skip
-    if args.json:
-        output.as_json({**shown, "arguments": arguments})
-        return 0
     output.fields(shown.items())
     output.say("arguments")
     output.say(visible_json(arguments))

@@ -45,7 +45,7 @@ def cell(name: str, value: Any) -> str:
 
 
 def _timed(name: str, value: Any) -> Any:
-    return time_text(value) if name.endswith("_at") or name == "execute_by" else value
+    return time_text(value) if isinstance(value, int) and (name.endswith("_at") or name == "execute_by") else value
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, Any]:

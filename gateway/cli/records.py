@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.cli import output
 from gateway.cli.arguments import counting
 from gateway.cli.output import Failure
 from gateway.cli.place import KEY_VARIABLE, asked, reading
+from gateway.core.left import budget_left
 from gateway.core.lifecycle import CALL, RUN
 from gateway.core.run import Tree, stream_of
-from gateway.doors.render import time_text, visible
+from gateway.doors.render import budget_json, time_text, visible
+from gateway.ledger.sqlite import SqliteLedger
 from gateway.ledger.verify import verify
+from gateway.ports import Recorded
+from gateway.system import SystemClock
 
 RUN_COLUMNS = ("run", "principal", "policy", "state", "status", "reason", "turns", "opened_at", "run_key")
 CALL_COLUMNS = ("call", "turn", "tool", "state", "reason", "attempt", "hold", "asked_at")
+FINDING_COLUMNS = ("reason", "message", "rule")
 
 STOPS = {"freeze": "admit nothing more for now", "resume": "let a frozen run go on", "cancel": "end a run as cancelled"}
 
@@ -28,8 +35,8 @@ def add(commands: Any) -> None:
     listing.add_argument("--principal")
     listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_runs(args)))
-    show = runs.add_parser("show", help="one run with its calls")
-    show.add_argument("id", metavar="RUN")
+    show = runs.add_parser("show", help="one run with its budget and calls")
+    show.add_argument("id", metavar="RUN", help="its id, run_…, or a run key that only one run has")
     show.set_defaults(run=lambda args: asyncio.run(show_run(args)))
     for act, what in STOPS.items():
         one = runs.add_parser(act, help=f"{what}, with your key in {KEY_VARIABLE}")
@@ -43,7 +50,7 @@ def add(commands: Any) -> None:
     listing.add_argument("--state", dest="by_state", choices=[state for state in CALL if state != "new"])
     listing.add_argument("--limit", type=counting, default=50)
     listing.set_defaults(run=lambda args: asyncio.run(list_calls(args)))
-    show = calls.add_parser("show", help="one call with its events, arguments and result")
+    show = calls.add_parser("show", help="one call with its events, arguments and result, and why it was denied")
     show.add_argument("id", metavar="CALL")
     show.set_defaults(run=lambda args: asyncio.run(show_call(args)))
     check = commands.add_parser("verify", help="recompute the ledger's chain, states and views")
@@ -63,18 +70,28 @@ async def list_runs(args: argparse.Namespace) -> int:
 
 async def show_run(args: argparse.Namespace) -> int:
     async with reading(args.config) as ledger:
-        tree = await ledger.state(stream_of(args.id))
-        if not isinstance(tree, Tree) or args.id not in tree.runs:
-            raise Failure(f"There is no run {args.id!r}.")
-        row = (await ledger.rows("runs", {"run": args.id}, limit=1))[0]
-        calls = await ledger.rows("calls", {"run": args.id}, limit=1000)
+        row = await _run_row(ledger, args.id)
+        tree = await ledger.state(row["stream"])
+        assert isinstance(tree, Tree)
+        calls = await ledger.rows("calls", {"run": row["run"]}, limit=1000)
+    budget = budget_json(budget_left(tree, row["run"], SystemClock().now_ms()))
     if args.json:
-        output.as_json({**output.plain(row), "calls": [output.plain(one) for one in calls]})
+        output.as_json({**output.plain(row), "budget": budget, "calls": list(map(_call, calls))})
         return 0
-    output.fields((name, row[name]) for name in row if name not in ("stream", "due_at"))
+    output.fields([*((name, row[name]) for name in row if name not in ("stream", "due_at")), *budget.items()])
     output.say()
     output.table(reversed(calls), CALL_COLUMNS, nothing="No calls.")
     return 0
+
+
+async def _run_row(ledger: SqliteLedger, id: str) -> Mapping[str, Any]:
+    """The run with this id, or else the only one with this key."""
+    rows = await ledger.rows("runs", {"run": id}, limit=1) or await ledger.rows("runs", {"run_key": id}, limit=10)
+    if len(rows) > 1:
+        raise Failure(f"Several runs have the key {id!r}; name one by its id: {', '.join(row['run'] for row in rows)}.")
+    if not rows:
+        raise Failure(f"There is no run {id!r}, neither as id (they look like run_…) nor as run key; `gateway runs list` names them.")
+    return rows[0]
 
 
 def steer(args: argparse.Namespace) -> int:
@@ -91,7 +108,7 @@ async def list_calls(args: argparse.Namespace) -> int:
     async with reading(args.config) as ledger:
         rows = await ledger.rows("calls", where, limit=args.limit)
     if args.json:
-        output.as_json([output.plain(row) for row in rows])
+        output.as_json(list(map(_call, rows)))
     else:
         output.table(rows, ("call", "run", *CALL_COLUMNS[1:]), nothing="No calls.")
     return 0
@@ -102,19 +119,44 @@ async def show_call(args: argparse.Namespace) -> int:
         rows = await ledger.rows("calls", {"call": args.id}, limit=1)
         if not rows:
             raise Failure(f"There is no call {args.id!r}.")
-        row, stream = rows[0], stream_of(args.id)
+        row, stream = _call(rows[0]), stream_of(args.id)
         for name in ("arguments", "result"):
             data = await ledger.payload(stream, row[name]) if row[name] else None
-            row[name] = data.decode() if data is not None else None
+            row[name] = json.loads(data) if data is not None else None
         events = [one for one in await ledger.events(stream, 0, 100_000) if getattr(one.event, "call", None) == args.id]
     told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__} for one in events]
+    findings, shadowed = _findings(events, "findings"), _findings(events, "shadowed")
     if args.json:
-        output.as_json({**output.plain(row), "events": told})
+        output.as_json({**row, "findings": findings, "shadowed": shadowed, "events": told})
         return 0
-    output.fields((name, row[name]) for name in row if name != "stream")
+    output.fields((name, _text(name, row)) for name in row)
+    for heading, found in (("why it was denied", findings), ("what shadow rules would have said", shadowed)):
+        if found:
+            output.say(f"\n{heading}")
+            output.table(found, FINDING_COLUMNS, nothing="")
     output.say()
     output.table(told, ("seq", "at", "event"), nothing="No events.")
     return 0
+
+
+def _call(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A call's row; one that was denied at once had neither effect nor upstream, whatever the columns hold."""
+    undecided = {"effect": None, "upstream": None} if row["state"] == "denied" and row["hold"] is None else {}
+    return {**output.plain(row), **undecided}
+
+
+def _text(name: str, row: Mapping[str, Any]) -> Any:
+    if name in ("effect", "upstream"):
+        return row[name] or "-"
+    if name in ("arguments", "result") and row[name] is not None:
+        return json.dumps(row[name], ensure_ascii=False)
+    return row[name]
+
+
+def _findings(events: Sequence[Recorded], kind: str) -> list[dict[str, Any]]:
+    """What guards said in these events: `findings` refused the call, `shadowed` were only recorded."""
+    found = [one for recorded in events for one in getattr(recorded.event, kind, ())]
+    return [{name: one.get(name) for name in FINDING_COLUMNS} for one in found]
 
 
 async def check_ledger(args: argparse.Namespace) -> int:

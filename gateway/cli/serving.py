@@ -18,7 +18,6 @@ from gateway.demo.story import tell
 from gateway.settings import Settings
 
 DEMO_PORT = 8700
-_SAID_TWICE = "Application startup failed. Exiting."
 
 
 def add(commands: Any) -> None:
@@ -86,6 +85,4 @@ def _held_back(number: int) -> str:
 def _log_to_stderr() -> None:
     """The log for people; of what uvicorn tells about itself only what is wrong."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
-    server = logging.getLogger("uvicorn.error")
-    server.setLevel(logging.WARNING)
-    server.addFilter(lambda record: record.getMessage() != _SAID_TWICE)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -102,7 +102,7 @@ class Desk:
     # ---- waiting --------------------------------------------------------------------------------------------------------
 
     async def until(self, stream: str, done: Callable[[Tree], bool], wait_ms: int, gone: asyncio.Future[None] | None = None) -> bool:
-        """Watch a stream until something is so; False when the time is up or the caller has gone."""
+        """Watch a stream until something is so; False when the time is up or the caller has gone. Raises LedgerFault."""
         end = self.clock.boot_ms() + wait_ms
         while True:
             tree = await self.ledger.state(stream)
@@ -114,6 +114,8 @@ class Desk:
             watch = asyncio.ensure_future(self.ledger.watch(stream, tree.seq))
             try:
                 await asyncio.wait({watch, gone} if gone is not None else {watch}, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
+                if watch.done():
+                    watch.result()  # raises LedgerFault where nobody can tell any more
             finally:
                 watch.cancel()
 

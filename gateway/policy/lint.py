@@ -71,6 +71,8 @@ Found = tuple[str, str, bool]
 def _of_document(document: Document, policy: Policy, deployment: Deployment) -> Iterator[Found]:
     if policy.kind != CEILING and not policy.limits.require_turns:
         yield "/run", _UNMETERED, False
+    if deployment.principals is not None:
+        yield from ((pointer, message, False) for pointer, message in _unmatched(policy, document.data.get("match", {}), deployment.principals))
     for index, (rule, data) in enumerate(zip(policy.rules, document.data.get("tools", ()), strict=True)):
         at = child("/tools", index)
         yield from ((pointer, message, False) for pointer, message in (*_arithmetic(at, data), *_not_run(at, data)))
@@ -107,6 +109,17 @@ def _not_run(at: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 # ---- people -------------------------------------------------------------------------------------------------------------
+
+
+def _unmatched(policy: Policy, data: Mapping[str, Any], principals: Sequence[Principal]) -> Iterator[tuple[str, str]]:
+    """What of `match` fits nobody."""
+    for index, name in enumerate(data.get("principals", ())):
+        if not any(principal.matches(frozenset({name})) for principal in principals):
+            yield child("/match/principals", index), f"no key of gateway.yaml is {name}'s"
+    meant = [one for one in principals if not policy.match.principals or one.matches(policy.match.principals)] or principals
+    for index, task_type in enumerate(data.get("task_types", ())):
+        if not any(not one.task_types or task_type in one.task_types for one in meant):
+            yield child("/match/task_types", index), f"nobody whom this policy means may claim {task_type}; see `task_types` in gateway.yaml"
 
 
 def _unapprovable(rule: ToolRule, principals: Sequence[Principal]) -> Iterator[str]:

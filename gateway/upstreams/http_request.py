@@ -24,6 +24,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
 _DOTS: Final = (".", "..")
 _TRACE: Final = ("traceparent", "tracestate", "x-request-id")
+_DEADLINE: Final = ("gateway-deadline", "gateway-remaining-ms")
 _OWN_HEADERS: Final = {"user-agent": "tool-call-gateway", "accept": "*/*", "accept-encoding": "identity"}
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(r"/[\x21\x22\x24-\x7e]*")
@@ -73,37 +74,50 @@ class Form:
         self._in_path = _PLACEHOLDER.findall(tool.path)
         fixed = {name: value for name, value in tool.headers.items() if not _PLACEHOLDER.fullmatch(value)}
         own = {"host": origin.authority, **_OWN_HEADERS} | ({"content-type": "application/json"} if tool.sends_body else {})
-        self._fixed = own | _checked(fixed) | _checked(auth_headers)
-        blank = {name.lower(): value[1:-1] for name, value in tool.headers.items() if name not in fixed}
-        self._in_headers = _checked(blank)
-        self._placed = {*self._in_path, *tool.query, *self._in_headers.values()}
+        configured = own | _checked(fixed) | _checked(auth_headers)
+        blank = _checked({name: value[1:-1] for name, value in tool.headers.items() if name not in fixed})
+        self._in_headers = {name: argument for name, argument in blank.items() if name not in configured}
+        self._placed = {*self._in_path, *tool.query, *blank.values()}
+        self._trace = [name for name in _TRACE if name not in configured]
+        self._taken = _FRAMING | configured.keys() | {*_DEADLINE}
+        self._end = " HTTP/1.1\r\n" + _lines({name: value for name, value in configured.items() if name not in _DEADLINE})
         self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
 
     def filled(self, dispatch: Dispatch, remaining_ms: int) -> bytes:
         """One attempt's whole request, as it goes over the wire."""
         refuse_way(dispatch, "meta")
         arguments = arguments_of(dispatch)
-        headers = self._headers(arguments, dispatch.trace) | _key_header(dispatch)
-        headers["gateway-deadline"] = rfc3339(dispatch.deadline_at)
-        headers["gateway-remaining-ms"] = str(remaining_ms)
         body = self._body(arguments)
+        headers = self._headers(arguments, dispatch, remaining_ms)
         if self._says_length:
             headers["content-length"] = str(len(body))
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        return f"{self._start}{self._url(arguments)} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
+        return f"{self._start}{self._url(arguments)}{self._end}{_lines(headers)}\r\n".encode("ascii") + body
 
-    def _headers(self, arguments: Mapping[str, Json], trace: Mapping[str, str]) -> dict[str, str]:
-        """What came with the call first, so that nothing in it can replace what the upstream is configured with."""
-        headers = {name: trace[name] for name in _TRACE if _HEADER_VALUE.fullmatch(trace.get(name, "\n"))}
+    def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch, remaining_ms: int) -> dict[str, str]:
+        """Those of this call; none of them is among those that the upstream is configured with. Of equal ones the last counts."""
+        trace = dispatch.trace
+        headers = {name: trace[name] for name in self._trace if name in trace and _HEADER_VALUE.fullmatch(trace[name])}
         for name, argument in self._in_headers.items():
             if argument in arguments:
                 headers[name] = _header_value(argument, arguments[argument])
-        return headers | self._fixed
+        if dispatch.send_as is not None:
+            headers |= self._key_header(dispatch)
+        headers |= zip(_DEADLINE, (rfc3339(dispatch.deadline_at), str(remaining_ms)), strict=True)
+        return headers
+
+    def _key_header(self, dispatch: Dispatch) -> dict[str, str]:
+        header = key_header(dispatch)
+        for name, value in header.items():
+            if name in self._taken or not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+                raise unsendable(f"the key can't be sent as the header {name[:64]!r}, which is taken or no header")
+        return header
 
     def _url(self, arguments: Mapping[str, Json]) -> str:
         """The request's target: the path and query of the URL."""
-        pairs = [f"{quote(name, safe='')}={text}" for name in self._tool.query for text in _query_texts(arguments.get(name))]
         path = self._base + (self._path(arguments) if self._in_path else self._tool.path)
+        if not self._tool.query:
+            return path
+        pairs = [f"{quote(name, safe='')}={text}" for name in self._tool.query for text in _query_texts(arguments.get(name))]
         return f"{path}?{'&'.join(pairs)}" if pairs else path
 
     def _path(self, arguments: Mapping[str, Json]) -> str:
@@ -146,11 +160,8 @@ def _text(name: str, value: Json) -> str:
     return value if isinstance(value, str) else dumps(value).decode()
 
 
-def _key_header(dispatch: Dispatch) -> dict[str, str]:
-    header = key_header(dispatch)
-    if any(name in _FRAMING or not _TOKEN.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) for name, value in header.items()):
-        raise unsendable(f"the key can't be sent as the header {next(iter(header))[:64]!r}")
-    return header
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:

@@ -33,6 +33,14 @@ def test_the_rules_of_the_starter_fit_the_tools_of_its_shop(empty: Path, capsys:
     assert [warning["line"] for warning in warnings] == [7], warnings
 
 
+def test_init_names_all_it_wrote_and_where_to_go_on(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrote = ran(capsys, "init", "here", "--json").json["files"]
+    assert sorted(wrote) == sorted(str(path.relative_to(empty)) for path in empty.rglob("*") if path.is_file())
+    said = ran(capsys, "init", "my folder")
+    assert ("my folder/gateway.secret" in said.err, "`cd 'my folder'`" in said.err) == (True, True)
+    assert "`cd" not in ran(capsys, "init", ".").err
+
+
 def test_the_keys_that_init_shows_are_those_of_its_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = ran(capsys, "init", "here", "--json").json["keys"]
     found = load_settings(empty / "here" / "gateway.yaml", {})

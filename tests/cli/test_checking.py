@@ -145,6 +145,16 @@ def test_rules_are_held_against_the_tools_of_the_upstreams_on_demand(folder: Pat
     assert "policies/shop.yaml:7:12" in new
 
 
+def test_upstreams_that_are_not_asked_because_of_mistakes_are_said_to_be_so(folder: Path, check: Any) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    line = text[: text.index("upstreams:")].count("\n") + 2
+    for right, wrong in (("limits: {open_runs: 3}", "limits: {open_runs: x}"), ("limits: {open_runs: 3}", "notify: {apprise: [x]}")):
+        (folder / "gateway.yaml").write_text(text.replace(right, wrong))
+        asked, unasked = check("--json"), check("--upstreams", "--json")
+        new = [place for place in places(unasked.json["warnings"]) if place not in places(asked.json["warnings"])]
+        assert (unasked.code, [place.rpartition(":")[0] for place in new]) == (1, [f"gateway.yaml:{line}"])
+
+
 def test_an_upstream_that_does_not_answer_is_a_warning_and_no_rule_is_blamed(folder: Path, check: Any) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", "upstreams:\n  gone: {mcp: {command: [/nowhere/at-all]}}\n"))
@@ -185,7 +195,7 @@ def test_a_file_of_tests_that_cannot_be_used_fails_beside_those_that_can(folder:
     assert (said.code, len(said.json["cases"])) == (1, 1)
     assert {one["file"] for one in said.json["mistakes"]} == {"policies/z_test.yaml"}
     text = test()
-    assert (text.code, text.lines[-1]) == (1, "1 case in 2 files: all passed; 1 file could not be used.")
+    assert (text.code, text.lines[-1]) == (1, "1 case in 2 files: 1 passed; 1 file could not be used.")
 
 
 @pytest.mark.parametrize("path", ["policies", "policies/shop_test.yaml", ".", "gateway.yaml"])

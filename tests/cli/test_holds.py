@@ -36,10 +36,15 @@ async def test_only_what_waits_is_listed_unless_all_is_asked_for(it: Served, hol
 
 async def test_a_hold_shows_what_would_be_executed_and_how_to_decide(hold: str, capsys: Capture) -> None:
     shown = (await ran_beside(capsys, "holds", "show", hold, "--json")).json
-    assert (shown["tool"], shown["arguments"]["amount"], shown["state"]) == ("shop.refund", 500, "held")
+    assert (shown["tool"], shown["arguments"]["amount"], shown["status"]) == ("shop.refund", 500, "held")
     text = (await ran_beside(capsys, "holds", "show", hold)).out
     assert f"gateway holds approve {hold} --digest {shown['digest'][:12]}" in text
     assert "\x1b" not in text
+
+
+async def test_programs_are_shown_a_hold_as_the_door_shows_it(it: Served, hold: str, capsys: Capture) -> None:
+    async with it.client("user:mia") as mia_herself:
+        assert (await ran_beside(capsys, "holds", "show", hold, "--json")).json == (await mia_herself.get(f"/v1/holds/{hold}")).json()
 
 
 @pytest.mark.parametrize("length", [8, 12, 64])
@@ -55,7 +60,7 @@ async def test_an_approval_of_something_else_is_not_counted(it: Served, hold: st
         said = await ran_beside(capsys, "holds", "approve", hold, "--digest", wrong, "--url", it.url)
         assert (said.code, said.err.startswith("gateway: ")) == (1, True)
     assert (await ran_beside(capsys, "holds", "approve", hold, "--url", it.url)).code == 2
-    assert (await ran_beside(capsys, "holds", "show", hold, "--json")).json["state"] == "held"
+    assert (await ran_beside(capsys, "holds", "show", hold, "--json")).json["status"] == "held"
 
 
 async def test_a_denial_needs_no_digest_and_carries_its_reason(it: Served, hold: str, mia: str, capsys: Capture) -> None:

@@ -49,3 +49,7 @@ def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     output.progress("1 of 2")
     assert "1 of 2" in capsys.readouterr().err
+
+
+def test_a_time_that_is_text_already_stays_as_it_is() -> None:
+    assert output.cell("held_at", "2026-01-05T09:00:00.000Z") == "2026-01-05T09:00:00.000Z"

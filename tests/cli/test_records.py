@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import called, opened
 from tests.cli.running import ran, ran_beside
-from tests.serving import Served
+from tests.serving import Served, served
 
 pytestmark = pytest.mark.anyio
 Capture = pytest.CaptureFixture[str]
@@ -51,8 +52,55 @@ async def test_a_call_is_shown_with_its_events_arguments_and_result(it: Served, 
     call = (await called(it, await opened(it), "shop.get_order", id="1"))["call"]
     shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json
     assert [one["event"] for one in shown["events"]] == ["CallAdmitted", "CallSettled"]
-    assert (shown["arguments"], "/orders/1" in shown["result"]) == ('{"id":"1"}', True)
-    assert "CallAdmitted" in (await ran_beside(capsys, "calls", "show", call)).out
+    assert (shown["arguments"], shown["result"]["structuredContent"]["target"]) == ({"id": "1"}, "/orders/1")
+    assert (shown["effect"], shown["upstream"], shown["findings"], shown["shadowed"]) == ("read_only", "shop", [], [])
+    text = (await ran_beside(capsys, "calls", "show", call)).out
+    assert ("CallAdmitted" in text, '{"id": "1"}' in text) == (True, True)
+
+
+async def test_a_denied_call_shows_why_and_no_effect(it: Served, capsys: Capture) -> None:
+    run = await opened(it)
+    call = (await called(it, run, "shop.get_order", id=7))["call"]
+    shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json
+    (finding,) = shown["findings"]
+    assert (finding["reason"], bool(finding["message"]), set(finding)) == (shown["reason"], True, {"reason", "message", "rule"})
+    (listed,) = (await ran_beside(capsys, "calls", "list", "--json")).json
+    (of_run,) = (await ran_beside(capsys, "runs", "show", run, "--json")).json["calls"]
+    assert (listed["effect"], of_run["upstream"]) == (None, None)
+    assert (shown["effect"], shown["upstream"]) == (None, None)
+    text = (await ran_beside(capsys, "calls", "show", call)).out
+    assert finding["message"] in text
+    assert [line.split()[1] for line in text.splitlines() if line.startswith(("effect", "upstream"))] == ["-", "-"]
+
+
+async def test_a_call_shows_what_shadow_rules_would_have_said(folder: Path, capsys: Capture) -> None:
+    shadow = 'version: 1\nname: c\nkind: ceiling\ntools:\n  - {tool: shop.get_order, mode: shadow, allow_if: "false"}\n  - {tool: "*"}\n'
+    (folder / "policies" / "c.yaml").write_text(shadow)
+    async with served(folder) as it:
+        call = (await called(it, await opened(it), "shop.get_order", id="1"))["call"]
+        shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json
+    assert (shown["state"], shown["findings"], len(shown["shadowed"])) == ("succeeded", [], 1)
+
+
+async def test_a_run_is_found_by_a_key_that_only_it_has_and_shows_its_budget(it: Served, capsys: Capture) -> None:
+    run = await opened(it, run_key="ticket")
+    await called(it, run, "shop.get_order", id="1")
+    shown = (await ran_beside(capsys, "runs", "show", "ticket", "--json")).json
+    async with it.client() as bot:
+        door = (await bot.get(f"/v1/runs/{run}")).json()["budget"]
+    assert shown["run"] == run
+    assert {**shown["budget"], "seconds_left": None} == {**door, "seconds_left": None}
+    text = (await ran_beside(capsys, "runs", "show", run)).out
+    assert [line.split()[1] for line in text.splitlines() if line.startswith(("tool_calls_left", "deadline"))] == ["9", door["deadline"]]
+    async with it.client("user:mia") as mia_herself:
+        other = (await mia_herself.post("/v1/runs", json={"run_key": "ticket"})).json()["run"]
+    said = await ran_beside(capsys, "runs", "show", "ticket")
+    assert (said.code, run in said.err, other in said.err) == (1, True, True)
+
+
+async def test_errors_are_json_for_programs(it: Served, capsys: Capture) -> None:
+    said = await ran_beside(capsys, "runs", "show", "run_x", "--json")
+    assert (said.code, said.out, list(json.loads(said.err))) == (1, "", ["error"])
 
 
 @pytest.mark.parametrize("argv", [

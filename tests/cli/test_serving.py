@@ -6,10 +6,12 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -77,7 +79,29 @@ def test_a_second_process_on_the_same_ledger_is_one_line_with_the_firsts_id(fold
     with serving(folder) as (process, _):
         second = ended(started(folder, "serve"))
         assert (second.code, second.out, len(second.err.splitlines())) == (1, "", 1)
+        assert second.err.startswith("gateway: ")
         assert f"process {process.pid} " in second.err
+
+
+def newer(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as raw:
+        raw.execute("PRAGMA user_version = 99")
+        raw.commit()
+
+
+@pytest.mark.parametrize("spoil", [lambda file: file.write_text("no database " * 100), lambda file: file.mkdir(), newer])
+def test_a_ledger_that_cannot_be_used_is_one_line(folder: Path, spoil: Callable[[Path], Any]) -> None:
+    spoil(folder / "gateway.db")
+    last = ended(started(folder, "serve"))
+    assert (last.code, last.out, len(last.err.splitlines())) == (1, "", 1), last.err
+    assert (last.err.startswith("gateway: "), "gateway.db" in last.err) == (True, True)
+
+
+def test_a_ledger_without_its_folder_is_one_line_and_json_for_programs(folder: Path) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    (folder / "gateway.yaml").write_text(text.replace("sqlite:gateway.db", "sqlite:nowhere/gateway.db"))
+    last = ended(started(folder, "serve", "--json"))
+    assert (last.code, last.out, "nowhere" in json.loads(last.err)["error"]) == (1, "", True)
 
 
 @pytest.mark.parametrize("command", [("serve",), ("demo", "--port", "PORT")])

@@ -14,7 +14,7 @@ from gateway.core.model import Finding
 from gateway.core.run import principal_stream
 from gateway.engine import Caller
 from gateway.engine.desk import fault
-from gateway.ports import PolicyError, RequestFault
+from gateway.ports import LedgerFault, PolicyError, RequestFault
 from tests.engine.stage import ASKED, BOT, METER, MIA, OPS, OTHER, READ, VIEWER, Stage, soon, stage
 
 pytestmark = pytest.mark.anyio
@@ -158,3 +158,12 @@ async def test_waiting_ends_when_the_time_is_up_or_the_caller_has_gone(desk: Sta
     await soon(desk.ledger.watches.get())
     gone.set_result(None)
     assert await soon(waiting) is False
+
+
+async def test_waiting_ends_with_a_fault_when_nobody_can_tell_any_more(desk: Stage) -> None:
+    run = await desk.open()
+    waiting = asyncio.create_task(desk.engine.until(run, lambda tree: False, 60_000))
+    await soon(desk.ledger.watches.get())
+    await desk.crash()
+    with pytest.raises(LedgerFault):
+        await soon(waiting)

@@ -14,7 +14,7 @@ from gateway.core.events import UsageReported
 from gateway.core.model import Completed, Held
 from gateway.engine import AskedCall, Caller, UsageRequest
 from gateway.ports import RequestFault, UpstreamFault
-from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, METER, MIA, OPS, OTHER, POLICY, READ, VIEWER, Stage, soon, stage
+from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, METER, MIA, OPS, OTHER, POLICY, READ, VIEWER, Stage, erase, soon, stage
 
 pytestmark = pytest.mark.anyio
 
@@ -322,6 +322,17 @@ async def test_what_is_to_run_at_once_needs_no_agent(desk: Stage) -> None:
     again = await desk.call(run, AT_ONCE, {"n": 0})
     assert isinstance(again, Completed)
     assert (again.replayed, len(desk.tools.sent)) == (True, 1)
+
+
+async def test_without_its_arguments_nothing_is_run_at_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        held = await asked_for(desk, await desk.open(), AT_ONCE)
+        record = await desk.record(held.call)
+    erase(tmp_path, record.arguments)
+    async with stage(tmp_path) as desk:
+        await approve(desk, held.hold)
+        await soon(asyncio.wait(list(desk.engine.errands)))
+        assert ((await desk.record(held.call)).state, desk.tools.sent) == ("ready", [])
 
 
 async def test_what_changed_after_the_approval_is_not_run_at_once(desk: Stage) -> None:

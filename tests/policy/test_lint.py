@@ -105,7 +105,23 @@ def test_an_agent_that_no_quota_bounds_is_named(check: Check) -> None:
     rules = "- {tool: a.get, effect: read_only}"
     assert check(rules, principals=[bot, MIA], bounded=lambda one: False) == ["p.yaml:1:1 warning"]
     assert check(rules, principals=[bot], bounded=lambda one: True) == []
-    assert check(rules, STRICT + "match: {principals: ['agent:bot']}\n", principals=[other], bounded=lambda one: False) == []
+    assert check(rules, STRICT + "match: {principals: ['agent:bot']}\n", principals=[other], bounded=lambda one: False) == ["p.yaml:5:22 warning"]
+
+
+@pytest.mark.parametrize(
+    ("match", "remarks"),
+    [
+        ("principals: ['agent:bot', 'agent:bto', 'group:leads', 'group:lead']", ["5:35", "5:63"]),
+        ("task_types: [nightly, batch]", []),
+        ("principals: ['agent:bot'], task_types: [nightly, batch]", ["5:58"]),
+        ("principals: ['agent:bot', 'user:kim'], task_types: [nightly, batch]", []),
+    ],
+)
+def test_a_match_that_fits_nobody_is_worth_a_remark_once_people_are_known(match: str, remarks: list[str], check: Check) -> None:
+    bot = Principal("agent:bot", task_types=frozenset({"nightly"}))
+    head, rule = STRICT + f"match: {{{match}}}\n", "- {tool: a.get, effect: read_only}"
+    assert check(rule, head, principals=[bot, KIM]) == [f"p.yaml:{place} warning" for place in remarks]
+    assert check(rule, head) == []
 
 
 # ---- tools --------------------------------------------------------------------------------------------------------------

@@ -77,6 +77,11 @@ async def test_a_redirect_is_an_error_and_is_not_followed(status, location):
     assert (answer.status, answer.result["isError"], len(it.seen)) == (int(status[:3]), True, 1)
 
 
+async def test_a_head_has_an_answer_without_a_body():
+    async with origin(forever) as it:
+        assert (await send(upstream(it.url, "HEAD"))).result["content"] == []
+
+
 # ---- faults -------------------------------------------------------------------------------------------------------------
 
 

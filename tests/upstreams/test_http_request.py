@@ -138,9 +138,18 @@ def test_a_key_that_cannot_be_sent_as_wanted_stops_the_call():
     assert refused(form("/x"), {}, send_as=("meta", "key"))
 
 
-@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "Connection", "a b", "a\r\nb", ""])
-def test_a_key_cannot_be_sent_as_a_header_that_frames_the_request(name):
-    assert refused(form("/x"), {}, send_as=("header", name))
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "Authorization", "X-Fixed", "Gateway-Deadline", "a b", "a\r\nb", ""])
+def test_a_key_cannot_be_sent_as_a_header_that_is_taken_or_none(name):
+    assert refused(form("/x", headers={"x-fixed": "1"}, auth={"authorization": "s"}), {}, send_as=("header", name))
+
+
+@pytest.mark.parametrize("where", [{"headers": {"Gateway-Deadline": "never"}}, {"auth": {"gateway-deadline": "never"}}])
+def test_no_setting_replaces_the_deadline(where):
+    assert filled(form("/x", **where))[1]["gateway-deadline"] == "2026-11-29T18:00:05.000Z"
+
+
+def test_a_trace_does_not_replace_a_header_that_is_set():
+    assert filled(form("/x", headers={"X-Request-Id": "fixed"}), trace={"x-request-id": "r1"})[1]["x-request-id"] == "fixed"
 
 
 @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "HOST", "Connection", "Expect", "a b", "a\r\nb", "a:", "", "ü"])
