@@ -100,9 +100,22 @@ def judge(past: Past, asked: Asked) -> Repeat:
             record = tree.calls[known]
             if not _same(record, asked):
                 return Reused("operation_id", record)
-        if (known := _operations(run, asked.tool, asked.fingerprint).get(asked.operation_id)) is not None:
-            return _answer(past[: age + 1], tree.calls[known], asked)
+        answers = [_answer(past[: age + 1], record, asked) for record in _candidates(tree, run, asked)]
+        if answers:
+            return next((answer for answer in answers if not isinstance(answer, Fresh)), answers[0])
     return Fresh(0)
+
+
+def _candidates(tree: Tree, run: Run, asked: Asked) -> list[CallRecord]:
+    """The latest call of the same operation. Without one, a non_idempotent call is also a repeat of those that had one, the latest first:
+    only a new operation_id says that it is wanted again."""
+    operations = _operations(run, asked.tool, asked.fingerprint)
+    known = operations.get(asked.operation_id)
+    found = [] if known is None else [tree.calls[known]]
+    if asked.operation_id is None and asked.effect is Effect.NON_IDEMPOTENT and len(operations) > len(found):
+        others = [tree.calls[call] for operation, call in operations.items() if operation is not None]
+        found += sorted(others, key=lambda record: int(record.id.rpartition("_")[2]), reverse=True)
+    return found
 
 
 def _same(record: CallRecord, asked: Asked) -> bool:

@@ -44,6 +44,6 @@ def usd_micros(value: Any) -> int:
         micros = amount * 1_000_000
         if micros != micros.to_integral_value() or not 0 <= micros < 10**15:
             raise InvalidOperation
-    except InvalidOperation:
+    except ArithmeticError:
         raise ValueError(f"{value!r} is no amount in dollars; write a number from 0 with at most 6 decimals, like 2.00") from None
     return int(micros)

@@ -55,7 +55,7 @@ class Runs(Calls):
     def _open_command(self, who: Caller, request: RunRequest) -> runs.OpenCommand:
         principal = who.principal
         task_type = request.task_type or DEFAULT_TASK_TYPE
-        if principal.task_types and task_type not in principal.task_types:
+        if task_type not in (principal.task_types or {DEFAULT_TASK_TYPE}):
             raise RequestFault("auth.forbidden", f"{principal.id!r} may not claim the task type {task_type!r}.")
         policies = self.policies.choose(principal, task_type, request.policy)
         if policies is None:
@@ -121,9 +121,14 @@ class Runs(Calls):
         return await self._ran(run, lambda states, now: runs.resume(states, run, who.principal.id, now))
 
     async def events(self, who: Caller, run: str, after: int, limit: int) -> list[Recorded]:
-        """The tree's events after a seq; a child's owner sees the tree it lives in."""
-        await self.seen(who, run)
-        return await self.ledger.events(stream_of(run), after, limit)
+        """The run's events after a seq, its descendants' among them; nothing of the runs above and beside it."""
+        tree, _ = await self.seen(who, run)
+        family = {one.id for one in tree.family(run)}
+        while page := await self.ledger.events(stream_of(run), after, limit):
+            if found := [one for one in page if getattr(one.event, "run", None) in family]:
+                return found
+            after = page[-1].seq
+        return []
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         """What the run may use, by name; never charged."""

@@ -118,7 +118,7 @@ def _unmatched(policy: Policy, data: Mapping[str, Any], principals: Sequence[Pri
             yield child("/match/principals", index), f"no key of gateway.yaml is {name}'s"
     meant = [one for one in principals if not policy.match.principals or one.matches(policy.match.principals)] or principals
     for index, task_type in enumerate(data.get("task_types", ())):
-        if not any(not one.task_types or task_type in one.task_types for one in meant):
+        if not any(task_type in (one.task_types or {"interactive"}) for one in meant):
             yield child("/match/task_types", index), f"nobody whom this policy means may claim {task_type}; see `task_types` in gateway.yaml"
 
 

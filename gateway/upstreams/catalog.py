@@ -133,11 +133,20 @@ class Catalog:
 
     def _tool(self, name: str, upstream: str, local: str, definition: Mapping[str, Json], its_digest: str) -> Tool:
         schema = definition.get("inputSchema")
-        shape = self._compile_shape(schema) if isinstance(schema, dict) else "it has no input schema"
+        shape = _malformed(definition) or (self._compile_shape(schema) if isinstance(schema, dict) else "it has no input schema")
         if isinstance(shape, str):
             log.warning("tool %s is held back: %s", name, shape)
             return Tool(name, upstream, local, definition, its_digest, unsupported=shape)
         return Tool(name, upstream, local, definition, its_digest, shape)
+
+
+_TYPES: Final = {"title": str, "description": str, "annotations": dict, "outputSchema": dict, "_meta": dict, "icons": list}
+
+
+def _malformed(definition: Mapping[str, Json]) -> str | None:
+    """What of a definition clients couldn't read: one such tool would cost them the whole list."""
+    wrong = [name for name, kind in _TYPES.items() if name in definition and not isinstance(definition[name], kind)]
+    return f"its definition is malformed: {', '.join(wrong)}" if wrong else None
 
 
 def _crashed(keeper: asyncio.Task[None]) -> None:

@@ -217,6 +217,23 @@ def test_an_operation_id_on_the_first_call_asks_for_nobody() -> None:
     assert verdict(world.call("mail.send", operation_id="twice", a=1)) == "hold", "the first may be happening"
 
 
+@pytest.mark.parametrize(("outcome", "means"), [(DONE, "replay"), (DOUBT, "doubt"), (None, "join"), (REFUSED, "allow")])
+def test_leaving_the_operation_id_out_is_no_way_to_do_it_again(outcome: Outcome | None, means: str) -> None:
+    world = opened()
+    first = world.call("mail.send", operation_id="once", a=1)
+    if outcome is not None:
+        world.settle(first, outcome)
+    assert verdict(world.call("mail.send", a=1)) == means
+
+
+def test_of_several_operations_the_latest_that_may_have_happened_answers() -> None:
+    world = opened()
+    world.does("mail.send", REFUSED, a=1)
+    done = world.does("mail.send", operation_id="once", a=1)
+    answer = world.call("mail.send", a=1)
+    assert (verdict(answer), answer.record) == ("replay", done)
+
+
 @pytest.mark.parametrize(("outcome", "held"), [(DONE, True), (ERROR, True), (DOUBT, True), (REFUSED, False), (STOPPED, False)])
 def test_a_repeat_is_deliberate_only_where_the_first_may_have_happened(outcome: Outcome, held: bool) -> None:
     world = opened()

@@ -37,7 +37,7 @@ def test_money_is_counted_in_millionths_exactly(value: Any, micros: int) -> None
     [
         *((duration_ms, value) for value in ("", "s", "1", "01s", "1.5s", "-1s", "1 s", "1s\n", "1S", "1w", "१s", "1१s", 90, None, True)),
         *((size_bytes, value) for value in ("", "B", "1", "01B", "1.5KiB", "-1B", "1KB", "1B\n", -1, 1.5, True, None)),
-        *((usd_micros, value) for value in ("", "x", "nan", "inf", -1, 0.0000001, 10**10, True, None, [], "1,5")),
+        *((usd_micros, value) for value in ("", "x", "nan", "inf", -1, 0.0000001, 10**10, True, None, [], "1,5", "1e999999999")),
     ],
 )
 def test_everything_else_is_refused_in_words_that_name_it(convert: Callable[[Any], int], value: Any) -> None:

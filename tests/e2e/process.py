@@ -34,7 +34,7 @@ class Process:
 
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
         known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=15, trust_env=False, verify=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False)
         self.clients.append(client)
         return client
 

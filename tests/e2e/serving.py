@@ -74,7 +74,7 @@ class Stage:
         """Whoever holds this key or run token."""
         known = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=15, trust_env=False, verify=False, limits=limits)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False, limits=limits)
         self.clients.append(client)
         return client
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.core.events import UsageReported
 from gateway.core.model import Completed, Held
-from gateway.engine import AskedCall, Caller, UsageRequest
+from gateway.engine import AskedCall, Caller, RunRequest, UsageRequest
 from gateway.ports import RequestFault, UpstreamFault
 from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, METER, MIA, OPS, OTHER, POLICY, READ, VIEWER, Stage, erase, soon, stage
 
@@ -39,7 +39,8 @@ async def refused(asked: Awaitable[Any]) -> RequestFault:
 @pytest.mark.parametrize(
     "budgets",
     [
-        {"turns": -1}, {"turns": True}, {"turns": 1.5}, {"turns": "5"}, {"turns": None}, {"tool_calls": "unlimited"}, {"deadline": 5},
+        {"turns": -1}, {"turns": True}, {"turns": 1.5}, {"turns": 10**40},
+        {"turns": "5"}, {"turns": None}, {"tool_calls": "unlimited"}, {"deadline": 5},
         {"deadline": "soon"}, {"deadline": []}, {"cost_usd": "much"}, {"cost_usd": -1}, {"cost_usd": [1]}, {"cost_usd": True}, {"wishes": 3},
     ],
     ids=str,
@@ -60,6 +61,16 @@ async def test_what_the_caller_leaves_out_stays_as_the_policy_has_it(tmp_path: P
         plain, tight = [await desk.run(await desk.open(budgets=budgets)) for budgets in ({}, {"turns": 2})]
         assert tight.limits == replace(plain.limits, turns=2)
         assert (plain.limits.open_holds, plain.limits.pause_while_held, "deadline" in plain.limits.close_on) == (9, True, False)
+
+
+async def test_a_child_sees_its_own_events_and_nothing_of_the_runs_beside_it(desk: Stage) -> None:
+    parent = await desk.open()
+    token = Caller(BOT.principal, parent)
+    one, other = [(await desk.engine.open_run(token, RunRequest("rest", parent_run=parent))).run.id for _ in range(2)]
+    seen = await desk.engine.events(Caller(BOT.principal, one), one, 0, 1)
+    assert [event.event.run for event in seen] == [one]
+    assert {event.event.run for event in await desk.engine.events(token, parent, 0, 100)} == {parent, one, other}
+    assert await desk.engine.events(Caller(BOT.principal, one), one, seen[-1].seq, 1) == []
 
 
 @pytest.mark.parametrize("asked", [{"policy": "other"}, {"policy": ""}])

@@ -112,9 +112,9 @@ def test_an_agent_that_no_quota_bounds_is_named(check: Check) -> None:
     ("match", "remarks"),
     [
         ("principals: ['agent:bot', 'agent:bto', 'group:leads', 'group:lead']", ["5:35", "5:63"]),
-        ("task_types: [nightly, batch]", []),
+        ("task_types: [nightly, batch]", ["5:31"]),
         ("principals: ['agent:bot'], task_types: [nightly, batch]", ["5:58"]),
-        ("principals: ['agent:bot', 'user:kim'], task_types: [nightly, batch]", []),
+        ("principals: ['agent:bot', 'user:kim'], task_types: [nightly, batch]", ["5:70"]),
     ],
 )
 def test_a_match_that_fits_nobody_is_worth_a_remark_once_people_are_known(match: str, remarks: list[str], check: Check) -> None:

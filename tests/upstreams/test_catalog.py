@@ -102,6 +102,13 @@ async def test_a_tool_is_held_with_its_definition_its_digest_and_its_judge():
     assert catalog.tool("pay") is None
 
 
+@pytest.mark.parametrize("wrong", [{"description": {}}, {"annotations": [1]}, {"outputSchema": [1]}, {"title": 5}, {"_meta": "x"}])
+async def test_a_definition_that_clients_could_not_read_holds_its_tool_back(wrong):
+    async with opened(Shop(defined("a", **wrong), defined("b"))) as catalog:
+        assert "malformed" in catalog.tool("shop.a").unsupported
+        assert catalog.tool("shop.b").unsupported is None
+
+
 @pytest.mark.parametrize("schema", [{"bad": 1}, None, [], "x"])
 async def test_a_schema_that_cannot_be_enforced_holds_its_tool_back_and_no_other(schema):
     async with opened(Shop(defined("a", inputSchema=schema), defined("b"))) as catalog:

@@ -43,6 +43,10 @@ class Opened:
     existed: bool
 
 
+TREE_RUNS = 200
+"""How many runs one tree may ever hold: what follows from one run's end is worked out for all of them."""
+
+
 def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tuple[Draft, Opened | Finding]:
     """A new root run, or the one that has the run_key already."""
     own = principal_stream(command.principal.id)
@@ -51,6 +55,8 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
     draft = Draft(states, command.id, now)
     if command.run_key is not None and command.run_key in mine.run_keys:
         return draft, Opened(mine.run_keys[command.run_key], True)
+    if command.implicit and mine.implicit is not None and mine.implicit in mine.open_runs:
+        return draft, Opened(mine.implicit, True)  # another of its calls opened it meanwhile
     if command.open_runs is not None and len(mine.open_runs) >= command.open_runs:
         draft.tell(command.principal.id, e.RunRefused(command.principal.id, "budget.open_runs", command.run_key))
         message = f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed."
@@ -87,6 +93,8 @@ def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> t
                 return draft, Opened(run.id, True)
     if wrong := not_open(draft, parent):
         return draft, wrong[0]
+    if len(draft.tree.runs) >= TREE_RUNS:
+        return draft, Finding("budgets", "budget.open_runs", f"This tree has had {TREE_RUNS} runs, which is as many as one may have.")
     id = f"{draft.tree.root}.{len(draft.tree.runs)}"
     draft.add(_opened(command, id))
     return draft, Opened(id, False)

@@ -279,8 +279,8 @@ def checked_caps(budgets: Mapping[str, Any]) -> Mapping[str, Any]:
     """A caller's own caps, in the names of `run.budgets`. Raises ValueError for a name or value that is none."""
     for name, value in budgets.items():
         if name in _COUNTS:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} is {value!r}; a whole number from 0 is wanted")
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LONGEST_MS:
+                raise ValueError(f"{name} is {str(value)[:40]}; a whole number from 0 to {_LONGEST_MS} is wanted")
         elif name not in ("deadline", "cost_usd"):
             raise ValueError(f"there is no budget {name!r}; there are {', '.join((*_COUNTS, 'deadline', 'cost_usd'))}")
     return budgets

@@ -72,25 +72,28 @@ class ResultGuard(Guard):
         return cls(cap, redact, shape)
 
     def review(self, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Finding | None]:
+        if _size(result) > self.max_bytes:  # before anything that costs more than reading it once
+            return _note("result.too_large", f"The tool ran, but its result is over the cap of {self.max_bytes} bytes; it was dropped.")
         if self.redact:
             result = self._redacted(result)
         if self.shape is not None and not result.get("isError"):
             wrong = self.shape(structured(result))
             if wrong:
                 return _note("result.invalid", f"The tool ran, but its result is not what the policy expects: {'; '.join(wrong[:3])}")
-        if _size(result) > self.max_bytes:
-            return _note("result.too_large", f"The tool ran, but its result is over the cap of {self.max_bytes} bytes; it was dropped.")
         return result, None
 
     def _redacted(self, result: Mapping[str, Json]) -> Mapping[str, Json]:
-        """`structuredContent` and every text block that is a JSON document; what was taken out is taken out of other texts too."""
+        """`structuredContent` and every text block that is a JSON document; what was taken out is taken out of other texts too.
+
+        What can't be looked into (images, resources, the upstream's `_meta`) doesn't pass where something has to be taken out.
+        """
         taken: set[str] = set()
-        after = dict(result)
+        after = {name: value for name, value in result.items() if name != "_meta"}
         if "structuredContent" in result:
             after["structuredContent"] = self._clean(result["structuredContent"], taken)
-        blocks = [self._rewritten(block, taken) for block in _blocks(result)]
-        if blocks:
-            after["content"] = [_erased(block, taken) for block in blocks]
+        if "content" in result:
+            blocks = [self._rewritten(block, taken) for block in _blocks(result)]
+            after["content"] = [_erased(block, taken) if _is_text(block) else dict(_UNSEEN) for block in blocks]
         return after
 
     def _clean(self, value: Json, taken: set[str]) -> Json:
@@ -129,21 +132,25 @@ def _is_text(block: Json) -> bool:
 
 def _parsed(text: str) -> Json:
     try:
-        return json.loads(text)
+        return json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         return None
 
 
 _TELLING = 4
+_MOST_TAKEN = 200
+_UNSEEN = {"type": "text", "text": REDACTED}
 
 
 def _erased(block: Json, taken: set[str]) -> Json:
     """A text that repeats in words what was taken out of the data; shorter values say too little and stand everywhere."""
-    text = block["text"] if _is_text(block) else ""
-    for secret in sorted(taken, key=len, reverse=True):
-        if len(secret) >= _TELLING:
-            text = text.replace(secret, REDACTED)
-    return {**block, "text": text} if _is_text(block) and text != block["text"] else block
+    text = block["text"]
+    telling = sorted((secret for secret in taken if len(secret) >= _TELLING), key=len, reverse=True)
+    if len(telling) > _MOST_TAKEN and _parsed(text) is None:
+        return {**block, "text": REDACTED}
+    for secret in telling[:_MOST_TAKEN]:
+        text = text.replace(secret, REDACTED)
+    return {**block, "text": text} if text != block["text"] else block
 
 
 def _unescaped(step: str) -> str:

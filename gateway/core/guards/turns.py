@@ -48,11 +48,12 @@ class Turns(Guard):
 
 
 def is_final(tree: Tree, run: Run, now: int) -> bool:
-    """Is the latest turn the last one that turns, tokens, cost or time can pay, here or up the lineage? Runs without turns have no final one.
+    """Is the latest turn the last one that turns, tokens, cost or time can pay, here or up the lineage? Undeclared turns have no last one.
 
     Time pays for another turn while more is left than the longest turn so far took.
     """
-    if not run.last_turn:
+    lineage = [up for up in tree.lineage(run.id) if up.last_turn]
+    if not lineage:
         return False
     short = tree.deadline_at(run.id, now) - now < run.longest_turn_ms
-    return short or any(purse(up).last_turn_paid(up.limits) for up in tree.lineage(run.id))
+    return short or any(purse(up).last_turn_paid(up.limits) for up in lineage)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
@@ -32,6 +33,22 @@ _BEFORE_RUN, _AFTER_RUN = "/v1/runs/", "/calls"
 log = logging.getLogger("gateway.rest")
 
 
+class _TurnNumber(Convertor[int]):
+    """A turn's number in a path: as long as any could be, so that no digits can be too many to read."""
+
+    regex = "[0-9]{1,9}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("turn", _TurnNumber())
+
+
+
 class RestDoor:
     """Plain ASGI. `names` gives the listed names of now; `ready` returns when calls can be taken and raises a GatewayFault until then."""
 
@@ -46,7 +63,7 @@ class RestDoor:
         paths = {operation.path: _Path(self._perform) for operation in OPERATIONS}
         for operation in OPERATIONS:
             paths[operation.path].operations[operation.method] = operation
-        routes = [Route(path.replace("{turn}", "{turn:int}"), endpoint=endpoint) for path, endpoint in paths.items()]
+        routes = [Route(path.replace("{turn}", "{turn:turn}"), endpoint=endpoint) for path, endpoint in paths.items()]
         self._router = Router([*routes, *self._open_to_all()], redirect_slashes=False, default=_unknown)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

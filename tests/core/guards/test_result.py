@@ -42,7 +42,7 @@ def test_what_a_pointer_names_is_taken_out_of_the_data_and_of_the_text_that_repe
 def test_a_sole_text_that_is_a_json_document_is_redacted() -> None:
     after = seen({"content": [text(json.dumps({"card": CARD}))], "isError": False, "_meta": {"x": 1}}, ("card",))
     assert json.loads(after["content"][0]["text"]) == {"card": REDACTED}
-    assert (after["isError"], after["_meta"], "structuredContent" in after) == (False, {"x": 1}, False)
+    assert (after["isError"], "_meta" in after, "structuredContent" in after) == (False, False, False)
 
 
 def test_every_json_text_is_redacted_however_many_there_are() -> None:
@@ -63,16 +63,41 @@ def test_stars_stand_for_every_member_and_numbers_for_items() -> None:
     assert seen({"structuredContent": value}, ("*", "card"))["structuredContent"]["other"] == {"card": REDACTED}
 
 
-def test_a_pointer_that_leads_nowhere_changes_nothing() -> None:
-    result = {"structuredContent": {"card": 5}, "content": [text("5 cards"), {"type": "image", "data": "…"}, "odd"]}
+def test_a_pointer_that_leads_nowhere_changes_nothing_that_can_be_looked_into() -> None:
+    result = {"structuredContent": {"card": 5}, "content": [text("5 cards")]}
     assert seen(result, ("card", "number")) == result
     assert seen({"content": [text("no json")]}, ("card",)) == {"content": [text("no json")]}
 
 
 @pytest.mark.parametrize("content", [None, 5, "text", {"type": "text"}, [None, 5, {"type": "text"}, {"type": "text", "text": 5}]])
 def test_whatever_an_upstream_sends_as_content_is_survived(content: Any) -> None:
-    assert seen({"content": content}, ("card",)) == {"content": content}
+    after = seen({"content": content}, ("card",))["content"]
+    assert after == [text(REDACTED)] * (len(content) if isinstance(content, list) else 0)
     assert structured({"content": content}) is None
+
+
+def test_what_cannot_be_looked_into_does_not_pass_where_something_is_taken_out() -> None:
+    blob = {"type": "resource", "resource": {"uri": "x:y", "blob": "eyJjYXJkIjoiNDExMSJ9"}}
+    after = seen({"structuredContent": {"card": CARD}, "content": [blob, {"type": "image", "data": "…"}], "_meta": {"card": CARD}}, ("card",))
+    assert after == {"structuredContent": {"card": REDACTED}, "content": [text(REDACTED), text(REDACTED)]}
+
+
+def test_a_byte_order_mark_hides_nothing() -> None:
+    assert CARD not in json.dumps(seen({"content": [text("\ufeff" + json.dumps({"card": CARD}))]}, ("card",)))
+
+
+def test_a_result_over_the_cap_is_dropped_before_anything_is_looked_for_in_it() -> None:
+    result = {"structuredContent": {"card": [str(n) for n in range(5000)]}, "content": [text("x" * 100_000)]}
+    after, finding = ResultGuard(1000, (("card",),), None).review(result)
+    assert finding is not None
+    assert finding.reason == "result.too_large"
+    assert "structuredContent" not in after
+
+
+def test_a_text_beside_more_secrets_than_can_be_looked_for_is_dropped_whole() -> None:
+    result = {"structuredContent": {"card": [f"secret{n}" for n in range(300)]}, "content": [text("among them secret299")]}
+    after, finding = ResultGuard(100_000, (("card",),), None).review(result)
+    assert (finding, after["content"]) == (None, [text(REDACTED)])
 
 
 # ---- what is seen of a result -------------------------------------------------------------------------------------------
