@@ -15,7 +15,7 @@ from tests.e2e.process import gateway_process
 from tests.e2e.waiting import until
 from tests.e2e.web_upstream import Web, web_upstream
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]
 
 
@@ -75,6 +75,7 @@ async def test_what_was_in_flight_is_settled_by_its_effect(tmp_path: Path, web: 
         assert await process.verify() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["tight", "brief"])
 async def test_without_budget_or_time_nothing_is_rerun(tmp_path: Path, web: Web, by: str) -> None:
     """A rerun is one more call: where none is left, a read is cancelled and a write in doubt."""
@@ -140,6 +141,7 @@ async def test_held_and_approved_calls_survive_and_are_executed_once(tmp_path: P
         assert await process.verify() == 0
 
 
+@pytest.mark.slow
 async def test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost(tmp_path: Path, web: Web) -> None:
     """Three lives; in each a payment is on the wire when the process dies. Whatever was acknowledged is still known in the last."""
     async with gateway_process(tmp_path, web) as process:
