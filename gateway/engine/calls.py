@@ -160,9 +160,6 @@ class Calls(Flights):
                 return await self.call(wish.who, wish.run.id, wish.request, progress=wish.progress, gone=wish.gone)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
             return await self._busy(wish, record)
-        if stream_of(record.id) != stream_of(wish.run.id):
-            tree = await self.ledger.state(stream_of(record.id))
-            return await self._from_record(wish, command, tree.calls[record.id], _JOINED)
         answer, _ = await self.decide(
             await self.streams_of(wish.run), lambda states, now: calls.joined(states, command, record.id, now)
         )  # fmt: skip
