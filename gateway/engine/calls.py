@@ -90,8 +90,8 @@ class Calls(Flights):
 
     async def _reply(self, wish: Wish, command: calls.CallCommand, answer: calls.Next, tree: Tree) -> Reply:
         match answer:
-            case calls.Admit(record):
-                found = command.assessment
+            case calls.Admit(call):
+                found, record = command.assessment, tree.calls[call]
                 flight = self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
                 landed = await self.ride(flight, wish.gone, None)
                 return await self._busy(wish, record) if landed is None else self._landed(wish, landed)

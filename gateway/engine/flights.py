@@ -215,13 +215,14 @@ class Flights(Desk):
     def _sealed(self, record: CallRecord, outcome: Outcome) -> Payload | None:
         return None if outcome.result is None else self.ids.seal(stream_of(record.run), outcome.result)
 
-    async def _insist(self, record: CallRecord, step: Decide[CallRecord]) -> tuple[CallRecord, Tree]:
-        """What comes after a dispatch is offered to a ledger that fails again and again, until the lease ends."""
+    async def _insist(self, record: CallRecord, step: Decide[str]) -> tuple[CallRecord, Tree]:
+        """What comes after a dispatch is offered to a ledger that fails again and again, until the lease ends. The record as it stands then."""
         stream = stream_of(record.run)
         while True:
             try:
-                after, committed = await self.decide([stream], step)
-                return after, committed.states[stream]
+                call, committed = await self.decide([stream], step)
+                tree = committed.states[stream]
+                return tree.calls[call], tree
             except LedgerFault:
                 if self.clock.now_ms() >= record.lease_until:
                     raise
@@ -247,7 +248,8 @@ class Flights(Desk):
             await self.decide([stream_of(record.run)], lambda states, now: settle.settle(states, command, now))
             return
         again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
-        after, _ = await self.decide([stream_of(record.run)], lambda states, now: settle.recover(states, again, now))
+        _, committed = await self.decide([stream_of(record.run)], lambda states, now: settle.recover(states, again, now))
+        after = committed.states[stream_of(record.run)].calls[record.id]
         if after.state == "admitted" and after.owner == self.owner:
             self.launch(after, rule, arguments).stands = settle.given_up(record)
 
@@ -264,7 +266,8 @@ class Flights(Desk):
             return
         tool = self.catalog.tool(record.tool)
         command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
-        after, _ = await self.decide([stream_of(record.run)], lambda states, now: ready.execute(states, command, now))
+        _, committed = await self.decide([stream_of(record.run)], lambda states, now: ready.execute(states, command, now))
+        after = committed.states[stream_of(record.run)].calls[record.id]
         if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
             self.launch(after, rule, arguments)
 

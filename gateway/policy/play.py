@@ -96,7 +96,7 @@ class Play:
     def settle(self, asked: Asked, outcome: Outcome) -> Outcome:
         """What came of an admitted call, as it is recorded: reviewed by the rule it was admitted under."""
         assert isinstance(asked.next, calls.Admit)
-        record, reviewed = asked.next.record, review(asked.assessment.rule, outcome)
+        record, reviewed = self.tree.calls[asked.next.call], review(asked.assessment.rule, outcome)
         sealed = _sealed(reviewed.result) if reviewed.result is not None else None
         self._decided(settle.settle(self.states, settle.SettleCommand(record.id, record.attempt, OWNER, reviewed, sealed), self.now))
         return reviewed

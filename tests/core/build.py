@@ -272,7 +272,7 @@ class World:
         record = self.record(call)
         result = sealed(outcome.result) if outcome.result is not None else None
         command = settle.SettleCommand(record.id, attempt or record.attempt, owner or record.owner, outcome, result)
-        return self.decided(lambda states: settle.settle(states, command, self.now), stream_of(record.id))
+        return self.record(self.decided(lambda states: settle.settle(states, command, self.now), stream_of(record.id)))
 
     def does(self, name: str, outcome: Outcome = DONE, *, result: Any = None, **asked: Any) -> CallRecord:
         """A call that must be admitted, and its outcome."""
@@ -287,12 +287,12 @@ class World:
         result = sealed(fault.result) if fault is not None and fault.result is not None else None
         command = settle.AgainCommand(record.id, attempt or record.attempt, self.policies.rule_for(record.tool), owner, 5_000, fault, result)
         step = settle.recover if dead else settle.again
-        return self.decided(lambda states: step(states, command, self.now), stream_of(record.id))
+        return self.record(self.decided(lambda states: step(states, command, self.now), stream_of(record.id)))
 
     def execute(self, call: Any, digest: str = "d") -> CallRecord:
         record = self.record(call)
         command = ready.ReadyCommand(record.id, self.policies.rule_for(record.tool), digest, "one", 5_000)
-        return self.decided(lambda states: ready.execute(states, command, self.now), stream_of(record.id))
+        return self.record(self.decided(lambda states: ready.execute(states, command, self.now), stream_of(record.id)))
 
     def vote(self, call: Any, who: Principal = MIA, vote: str = "approve", *, digest: str | None = None, note: str = "") -> Any:
         hold = self.hold(call)

@@ -71,7 +71,7 @@ def test_a_new_call_consumes_no_hold_and_an_approved_one_its_own() -> None:
     held = [world.call("pay.refund", n=n) for n in range(2)]
     for call in held:
         world.vote(call)
-    running = world.call("crm.set").record
+    running = world.record(world.call("crm.set"))
     admit = dict.fromkeys(("operation_id", "call_id"), None)
     for call, hold in ((held[0].call, "hold_r1_2"), (held[0].call, None), (running.id, "hold_r1_1"), ("call_r1_9", "hold_r1_1")):
         event = e.CallAdmitted(
@@ -119,12 +119,12 @@ def test_a_replay_is_found_by_its_call_id_only_where_the_record_is_in_this_tree(
 def test_live_calls_and_doubts_are_counted_as_they_come_and_go() -> None:
     world = opened()
     held, running, sent = world.call("pay.refund"), world.call("crm.set"), world.call("mail.send")
-    assert dict(world.run().live) == {held.call: "held", running.record.id: "admitted", sent.record.id: "admitted"}
+    assert dict(world.run().live) == {held.call: "held", running.call: "admitted", sent.call: "admitted"}
     world.vote(held)
     world.settle(running)
     world.settle(sent, DOUBT)
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "ready"}, 1)
-    world.happened(world.run_id, e.CallSettled(world.run_id, sent.record.id, 1, "failed"))
+    world.happened(world.run_id, e.CallSettled(world.run_id, sent.call, 1, "failed"))
     world.call("pay.refund")
     world.cancel()
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "admitted"}, 0)

@@ -74,7 +74,7 @@ def test_a_held_call_is_held_again_and_a_ready_one_goes_on() -> None:
     held = world.call("pay.refund", a=1)
     assert (verdict(again := world.call("pay.refund", a=1)), again.call, world.kinds) == ("hold", held.call, [])
     world.vote(held)
-    assert (verdict(done := world.call("pay.refund", a=1)), done.record.id, world.kinds) == ("allow", held.call, ["CallAdmitted", "HoldReleased"])
+    assert (verdict(done := world.call("pay.refund", a=1)), done.call, world.kinds) == ("allow", held.call, ["CallAdmitted", "HoldReleased"])
 
 
 def test_a_persons_denial_sticks_to_the_key_and_gives_its_reason() -> None:

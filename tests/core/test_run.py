@@ -238,7 +238,7 @@ def test_a_closing_run_with_nothing_live_is_due_at_once_and_with_a_running_call_
     call = world.call("crm.set", run=child)
     world.finish()
     assert world.tree().due_at() is None
-    tree = but(world.tree(), runs=world.tree().runs.set(child, but(world.run(child), live=world.run(child).live.delete(call.record.id))))
+    tree = but(world.tree(), runs=world.tree().runs.set(child, but(world.run(child), live=world.run(child).live.delete(call.call))))
     assert tree.due_at() == 0
 
 

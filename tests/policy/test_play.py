@@ -35,7 +35,7 @@ def test_an_outcome_is_recorded_as_the_rule_lets_it_be_seen() -> None:
     asked = run.when()
     assert isinstance(asked.next, Admit)
     assert "4111" not in json.dumps(run.settle(asked, Outcome("succeeded", result=completed({"card": "4111"}), answered=True)).result)
-    assert run.tree.calls[asked.next.record.id].state == "succeeded"
+    assert run.tree.calls[asked.next.call].state == "succeeded"
 
 
 def test_a_vote_is_on_the_latest_call_that_waits() -> None:

@@ -31,7 +31,7 @@ from gateway.core.repeats import (
     executed_before,
     judge,
 )  # fmt: skip
-from gateway.core.run import CallRecord, Hold, Run, Tree, but, principal_stream, stream_of
+from gateway.core.run import CallRecord, Hold, Run, Tree, principal_stream, stream_of
 from gateway.core.streams import State
 
 
@@ -53,7 +53,7 @@ class CallCommand:
 class Admit:
     """Durable intent: dispatch this attempt now."""
 
-    record: CallRecord
+    call: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,16 +354,4 @@ def _admit(draft: Draft, command: CallCommand, call: str, key: str, occurrence: 
         command.owner, deadline + command.lease_ms, found.rule.usd_micros, hold, _shadowed(command, shadowed),
     )  # fmt: skip
     draft.add(event)
-    return Admit(_record(event, draft.now) if hold is None else draft.tree.calls[call])
-
-
-def _record(event: e.CallAdmitted, now: int) -> CallRecord:
-    """The admitted call as the engine needs it, without folding the event a second time."""
-    bare = CallRecord(
-        event.call, event.run, event.turn, event.call_id, event.tool, event.fingerprint, event.operation_id, event.arguments, now, event.door,
-    )  # fmt: skip
-    return but(
-        bare, state="admitted", upstream=event.upstream, effect=event.effect, key=event.key, occurrence=event.occurrence, attempt=event.attempt,
-        policy_digest=event.policy_digest, usd_micros=event.usd_micros, deadline_at=event.deadline_at, owner=event.owner,
-        lease_until=event.lease_until, admitted_at=now,
-    )  # fmt: skip
+    return Admit(call)

@@ -25,16 +25,16 @@ class ReadyCommand:
     lease_ms: int
 
 
-def execute(states: Mapping[str, State], command: ReadyCommand, now: int) -> tuple[Draft, CallRecord]:
+def execute(states: Mapping[str, State], command: ReadyCommand, now: int) -> tuple[Draft, str]:
     """Admit the ready call, unless its time has lapsed or what was approved has changed; it stays ready while run or budget allow no start."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state != "ready" or record.hold is None:
-        return draft, record
+        return draft, record.id
     hold = draft.tree.holds[record.hold]
     if not draft.expire(hold):
         _go_on(draft, record, hold, command)
-    return draft, draft.tree.calls[record.id]
+    return draft, record.id
 
 
 def _go_on(draft: Draft, record: CallRecord, hold: Hold, command: ReadyCommand) -> None:

@@ -10,7 +10,7 @@ from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import Amounts, Effect, Outcome, Payload
 from gateway.core.policy import ToolRule
-from gateway.core.run import CallRecord, but, stream_of
+from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
 
 
@@ -25,20 +25,13 @@ class SettleCommand:
     result: Payload | None
 
 
-def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, CallRecord]:
-    """Record the outcome, unless the call has one, is in doubt by now, or another attempt took over. The record as it stands then."""
+def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, str]:
+    """Record the outcome, unless the call has one, is in doubt by now, or another attempt took over. The call's id: its record tells."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
         record_outcome(draft, record, command.outcome, command.result, command.owner)
-        return draft, settled_record(record, command)
-    return draft, record
-
-
-def settled_record(record: CallRecord, command: SettleCommand) -> CallRecord:
-    """The record as the outcome leaves it, without folding the event a second time."""
-    outcome, kept = command.outcome, command.result.hash if command.result is not None else None
-    return but(record, state=outcome.state, reason=outcome.reason, result=kept, answered=outcome.answered, not_applied=outcome.not_applied)
+    return draft, record.id
 
 
 def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str) -> None:
@@ -67,18 +60,18 @@ class AgainCommand:
     result: Payload | None = None
 
 
-def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, CallRecord]:
+def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, str]:
     """Admit the next attempt if run, deadline, budget and the upstream's memory of the key allow; else the last fault stands."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state != "admitted" or record.attempt != command.attempt:
-        return draft, record
+        return draft, record.id
     forgotten = record.effect is Effect.IDEMPOTENT_WRITE and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
     if not forgotten and may_start(draft, record, command.rule, _one_more(command.rule), known=_PASSED):
         admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
         record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner)
-    return draft, draft.tree.calls[command.call]
+    return draft, record.id
 
 
 _PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
@@ -100,11 +93,11 @@ def in_doubt(message: str) -> Outcome:
     return Outcome("in_doubt", "call.in_doubt", message)
 
 
-def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, CallRecord]:
+def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, str]:
     """Settle what a dead owner left, by effect: reads and idempotent writes are tried again, the others are in doubt."""
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and record.attempt == command.attempt and record.effect is Effect.NON_IDEMPOTENT:
         record_outcome(draft, record, given_up(record), None, command.owner)
-        return draft, draft.tree.calls[command.call]
+        return draft, record.id
     return again(states, command, now)

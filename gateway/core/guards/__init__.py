@@ -20,4 +20,5 @@ class FOLDED:
     """The guards that keep a little state of their own, and the events they may fold."""
 
     guards: tuple[type[Guard], ...] = tuple(guard for guard in GUARDS if guard.stage is Stage.LIMIT and guard.start is not None)
+    shared: tuple[type[Guard], ...] = tuple(guard for guard in guards if guard.tree)
     kinds: tuple[type[e.Event], ...] = (e.CallEvent, e.TurnOpened, e.UsageReported)

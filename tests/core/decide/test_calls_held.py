@@ -75,7 +75,7 @@ def test_what_was_approved_runs_once_and_consumes_its_hold() -> None:
     held = approved(world, a=1)
     answer = world.call("pay.refund", a=1)
     assert (verdict(answer), world.record(held).state, world.hold(held).state) == ("allow", "admitted", "consumed")
-    assert answer.record == world.record(held)
+    assert answer.call == held.call
     assert len(world.mine().open_holds) == 0
     world.settle(answer)
     assert verdict(world.call("pay.refund", a=1)) == "replay"

@@ -112,7 +112,7 @@ def test_another_attempt_has_the_same_key_and_its_own_deadline(name: str) -> Non
     after = world.again(call, owner="two")
     event = world.events[0]
     assert isinstance(event, e.CallAdmitted)
-    assert (after.state, after.attempt, after.owner, after.key) == ("admitted", 2, "two", call.record.key)
+    assert (after.state, after.attempt, after.owner, after.key) == ("admitted", 2, "two", world.record(call).key)
     assert (event.deadline_at, event.lease_until, after.admitted_at) == (NOW + 30_010, NOW + 35_010, NOW)
     assert (world.kinds, after.turn, after.call_id, after.occurrence) == (["CallAdmitted"], 1, "c1", 0)
 

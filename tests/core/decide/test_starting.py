@@ -87,7 +87,7 @@ def test_what_is_over_does_not_end_again() -> None:
 
 def test_a_purse_speaks_unless_what_it_says_is_known() -> None:
     world = opened(tool_calls=1)
-    record, rule_ = world.call("crm.get").record, policy().rule_for("crm.get")
+    record, rule_ = world.record(world.call("crm.get")), policy().rule_for("crm.get")
     one = Amounts(tool_calls=1)
     assert may_start(draft(world), record, rule_, NOTHING)
     assert not may_start(draft(world), record, rule_, one)
@@ -96,7 +96,7 @@ def test_a_purse_speaks_unless_what_it_says_is_known() -> None:
 
 def test_the_next_attempt_of_a_known_call_is_the_same_call() -> None:
     world = opened(deadline_ms=1_000)
-    record, one = world.call("crm.set", a=1).record, draft(world)
+    record, one = world.record(world.call("crm.set", a=1)), draft(world)
     admit(one, record, rule("*", WRITE, timeout_ms=5_000, usd_micros=3), "two", 70)
     after = one.tree.calls[record.id]
     assert (after.attempt, after.key, after.owner, after.usd_micros) == (2, record.key, "two", 3)

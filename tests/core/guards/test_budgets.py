@@ -58,7 +58,7 @@ def test_a_call_in_doubt_is_not_posted_twice_when_its_outcome_becomes_known() ->
     run = capped(rule(effect=WRITE))
     asked = run.happens(outcome=DOUBT)
     assert isinstance(asked.next, Admit)
-    record = asked.next.record
+    record = run.tree.calls[asked.next.call]
     late = settle.SettleCommand(record.id, 1, record.owner, Outcome("succeeded", answered=True), None)
     fold(run, settle.settle(run.states, late, run.now)[0])
     assert (the_purse(run).posted, the_purse(run).in_flight) == (Amounts(tool_calls=1), 0)
@@ -75,7 +75,7 @@ def test_a_second_attempt_costs_a_second_call() -> None:
     run = capped(rule(effect=WRITE, usd_micros=7), tool_calls=3)
     asked = run.when()
     assert isinstance(asked.next, Admit)
-    fold(run, again(run, asked.next.record.id, asked.assessment.rule, 1)[0])
+    fold(run, again(run, asked.next.call, asked.assessment.rule, 1)[0])
     assert (the_purse(run).posted, the_purse(run).pending, the_purse(run).in_flight) == (Amounts(0, 1, 0, 7), Amounts(0, 1, 0, 7), 1)
 
 
@@ -83,8 +83,8 @@ def test_without_budget_for_another_attempt_the_last_fault_stands() -> None:
     run = capped(rule(effect=WRITE), tool_calls=1)
     asked = run.when()
     assert isinstance(asked.next, Admit)
-    draft, record = again(run, asked.next.record.id, asked.assessment.rule, 1)
-    assert (record.state, [type(event) for _, event in draft.events]) == ("in_doubt", [e.CallSettled])
+    draft, call = again(run, asked.next.call, asked.assessment.rule, 1)
+    assert (draft.tree.calls[call].state, [type(event) for _, event in draft.events]) == ("in_doubt", [e.CallSettled])
 
 
 def again(run: Given, call: str, by: Any, attempt: int) -> Any:
