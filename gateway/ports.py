@@ -4,6 +4,8 @@
     ├── RequestFault    the agent's or the caller's: carries a reason code
     ├── PolicyError     the platform team's: policies or settings that can't be used
     ├── UpstreamFault   the tool's: no answer, with what may have happened
+    ├── UpstreamRefusal the tool's: a JSON-RPC error to a request beside calls
+    ├── Unanswered      the client's: it doesn't answer what a tool asks
     └── LedgerFault     ours: not durable, so not done
 
 Adapters implement these; the engine and the doors know nothing else of them.
@@ -11,9 +13,9 @@ Adapters implement these; the engine and the doors know nothing else of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.core.events import Event
 from gateway.core.model import Finding, Json, Payload, Principal, Tool
@@ -48,6 +50,25 @@ class UpstreamFault(GatewayFault):
         self.message = message
         self.status = status
         self.retry_after_ms = retry_after_ms
+
+
+class UpstreamRefusal(GatewayFault):
+    """An MCP server's JSON-RPC error to a request beside calls, untouched."""
+
+    def __init__(self, code: int, message: str, data: Json = None):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Unanswered(GatewayFault):
+    """Nobody answers what a tool asks: the client can't, has left, took too long, or refused. `code` is JSON-RPC's."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 class LedgerFault(GatewayFault):
@@ -129,6 +150,26 @@ class Ledger(Protocol):
 # ---- upstreams ----------------------------------------------------------------------------------------------------------
 
 
+Ask = Callable[[Mapping[str, Json]], Awaitable[Mapping[str, Json]]]
+"""What an upstream wants to know in the midst of a call: id -> {method, params}, 2026-07-28's `inputRequests`; gives id -> result, its
+`inputResponses`, untouched and perhaps not complete. Raises Unanswered, in time for the upstream to end the call by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who made a call, while it runs. `capabilities`: what it can be asked (`elicitation`, `sampling`, `roots`), as the protocol writes it;
+    `ask` raises Unanswered for the rest. `log` gets the params of each `notifications/message` of `log_level` or above."""
+
+    progress: Callable[[Mapping[str, Json]], None] | None = None
+    log: Callable[[Mapping[str, Json]], None] | None = None
+    log_level: str | None = None
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    ask: Ask | None = None
+
+
+NOBODY = Client()
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """One attempt for an upstream. `remaining_ms` is the time left from now; `deadline_at` is the same, absolute."""
@@ -146,13 +187,14 @@ class Dispatch:
     attempt: int = 1
     trace: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Json] = field(default_factory=dict)
-    progress: Callable[[Mapping[str, Json]], None] | None = None
-    """Called with the params of each progress notification, if somebody listens."""
+    client: Client = NOBODY
+    """Who listens, and can be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one."""
+    """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one. A JSON-RPC error is an
+    `isError` result that carries it under `_meta[wire.mcp.META_ERROR]`."""
 
     result: Mapping[str, Json]
     status: int | None = None
@@ -173,7 +215,44 @@ class Upstream(Protocol):
         """The definitions as the upstream gives them (MCP tool shape). Raises UpstreamFault."""
 
     async def send(self, dispatch: Dispatch) -> Answer:
-        """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`."""
+        """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`.
+
+        A server that asks the client something meanwhile (`dispatch.client.ask`) is answered inside this one attempt: by the response to its
+        request, or by the same request once more where it had answered `input_required`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notification of a server that belongs to no request of ours: `notifications/{tools,prompts,resources}/list_changed`,
+    `notifications/resources/updated`, `notifications/message`."""
+
+    upstream: str
+    method: str
+    params: Mapping[str, Json]
+
+
+Hear = Callable[[Notice], None]
+
+
+@runtime_checkable
+class Server(Upstream, Protocol):
+    """An upstream that is an MCP server, and so may offer more than tools."""
+
+    @property
+    def offers(self) -> Mapping[str, Json]:
+        """Its capabilities (`prompts`, `resources`, `completions`, `logging`) as it declared them; empty while it is away."""
+
+    async def request(
+        self, method: str, params: Mapping[str, Json], *, remaining_ms: int, capabilities: Mapping[str, Json] | None = None
+    ) -> Mapping[str, Json]:
+        """One request about resources, prompts or completion; the result untouched, a 2026 server's `input_required` too: its answers come
+        as `inputResponses` and `requestState` in the params of the next. Raises UpstreamRefusal, UpstreamFault."""
+
+    async def watch(self, uris: Collection[str]) -> None:
+        """The resources whose updates are wanted, all of them, kept over reconnects; an earlier collection is replaced. Raises as `request`."""
+
+    def listen(self, hear: Hear) -> None:
+        """Tell `hear` each notice from now on; at most one listener (the catalog)."""
 
 
 class Catalog(Protocol):
@@ -187,6 +266,12 @@ class Catalog(Protocol):
         """Why the upstream of this tool doesn't answer now; None if it does, or if there is no such upstream."""
 
     async def send(self, dispatch: Dispatch) -> Answer: ...
+
+    def server(self, upstream: str) -> Server | None:
+        """The MCP server of this name; None if the upstream is something else."""
+
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        """Tell `hear` each notice of each server, and once the tools here have changed; call what is returned to end that."""
 
 
 # ---- policies, clock, ids -----------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ a read whose last waiter has left is cancelled, a write never is, except with it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.core.assess import Assessment, assess
@@ -34,9 +33,7 @@ from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
 from gateway.engine.flights import Flights, Landed
-from gateway.ports import RequestFault
-
-Progress = Callable[[Mapping[str, Json]], None]
+from gateway.ports import NOBODY, Client, RequestFault
 
 
 @dataclass
@@ -46,20 +43,20 @@ class Wish:
     who: Caller
     run: Run
     request: CallRequest
-    progress: Progress | None
+    client: Client
     gone: asyncio.Future[None] | None
     patience_end: int | None = field(default=None)
 
 
 class Calls(Flights):
     async def call(
-        self, who: Caller, run: str, request: CallRequest, *, progress: Progress | None = None, gone: asyncio.Future[None] | None = None
+        self, who: Caller, run: str, request: CallRequest, *, client: Client = NOBODY, gone: asyncio.Future[None] | None = None
     ) -> Reply:
         """Govern one call. Refusals are values; raises RequestFault only for run.unknown, and LedgerFault when nothing could be recorded."""
         _, state = await self.owned(who, run)
         if self.stopping:
             return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
-        wish = Wish(who, state, request, progress, gone)
+        wish = Wish(who, state, request, client, gone)
         digest = state.policy_digest
         streams = [stream_of(run)] if state.continues is None else await self.streams_of(state)
         while True:
@@ -92,7 +89,7 @@ class Calls(Flights):
         match answer:
             case calls.Admit(call):
                 found, record = command.assessment, tree.calls[call]
-                flight = self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
+                flight = self.launch(record, found.rule, found.arguments, wish.client, wish.request.trace)
                 landed = await self.ride(flight, wish.gone, None)
                 return await self._busy(wish, record) if landed is None else self._landed(wish, landed)
             case Join(record):
@@ -157,7 +154,7 @@ class Calls(Flights):
             if landed is None:
                 return await self._busy(wish, record)
             if was_left and landed.record.state == "cancelled":  # its last waiter had gone before this one came
-                return await self.call(wish.who, wish.run.id, wish.request, progress=wish.progress, gone=wish.gone)
+                return await self.call(wish.who, wish.run.id, wish.request, client=wish.client, gone=wish.gone)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
             return await self._busy(wish, record)
         answer, _ = await self.decide(
@@ -201,7 +198,7 @@ class Calls(Flights):
         record = tree.calls.get(call)
         if record is None or record.run != run:
             raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
-        wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), None, None)
+        wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), NOBODY, None)
         if wait_ms and record.state in ("held", "admitted"):
             before = record.state
             await self.until(stream_of(run), lambda now: now.calls[call].state != before, wait_ms)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.assess import review
@@ -19,7 +19,7 @@ from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
-from gateway.ports import Dispatch, LedgerFault, PolicyError, UpstreamFault
+from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, PolicyError, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
 
@@ -48,7 +48,7 @@ class Flight:
     rule: ToolRule
     arguments: Mapping[str, Json]
     trace: Mapping[str, str]
-    listeners: list[Callable[[Mapping[str, Json]], None]] = field(default_factory=list)
+    client: Client = NOBODY
     task: asyncio.Task[Landed] | None = None
     riders: int = 0
     on_wire: bool = False
@@ -73,10 +73,6 @@ class Flight:
             self.overran = True
             self.task.cancel()
 
-    def heard(self, params: Mapping[str, Json]) -> None:
-        for listener in self.listeners:
-            listener(params)
-
 
 class Flights(Desk):
     def __init__(self, *args: Any, **options: Any):
@@ -90,11 +86,11 @@ class Flights(Desk):
         record: CallRecord,
         rule: ToolRule,
         arguments: Mapping[str, Json],
-        progress: Callable[[Mapping[str, Json]], None] | None = None,
+        client: Client = NOBODY,
         trace: Mapping[str, str] | None = None,
     ) -> Flight:
         """Dispatch an admitted call. The task is kept until it has landed."""
-        flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
+        flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, client)
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
@@ -178,7 +174,7 @@ class Flights(Desk):
         idempotency = flight.rule.idempotency
         dispatch = Dispatch(
             tool, flight.arguments, record.key, idempotency.send_as, record.deadline_at, left, record.effect is Effect.NON_IDEMPOTENT,
-            call=record.id, attempt=record.attempt, trace=flight.trace, progress=flight.heard if flight.listeners else None,
+            call=record.id, attempt=record.attempt, trace=flight.trace, client=flight.client,
         )  # fmt: skip
         overdue = asyncio.get_running_loop().call_later((left + SAFETY_MS) / 1000, flight.overrun)
         try:

@@ -12,18 +12,20 @@ import logging
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from gateway.core.canonical import digest
 from gateway.core.guards.guard import Shape
 from gateway.core.model import Json, Tool
-from gateway.ports import Answer, Dispatch, Upstream, UpstreamFault
+from gateway.ports import Answer, Dispatch, Hear, Notice, Server, Upstream, UpstreamFault
 
 log = logging.getLogger("gateway.catalog")
 
 CompileShape = Callable[[Mapping[str, Json]], Shape | str]
 """The judge of an input schema, or the text of why it can't be enforced."""
 
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 MAX_TOOLS: Final = 5_000
 """Of one upstream."""
 
@@ -55,10 +57,15 @@ class Catalog:
         self._shelves: dict[str, dict[str, Tool]] = {}
         self._by_name: dict[str, Tool] = {}
         self._all: tuple[Tool, ...] = ()
+        self._stale = {name: asyncio.Event() for name in self._upstreams}
+        self._hearers: list[Hear] = []
         self._away: dict[str, str] = dict.fromkeys(self._upstreams, "it was not asked yet")
 
     async def open(self) -> None:
         """Ask all upstreams at once; returns when each has answered or failed, at the latest after `wait_s`."""
+        for server in self._upstreams.values():
+            if isinstance(server, Server):
+                server.listen(self._hear)
         asked = [asyncio.Event() for _ in self._upstreams]
         self._keepers = [asyncio.ensure_future(self._keep(*each)) for each in zip(self._upstreams.values(), asked, strict=True)]
         for keeper in self._keepers:
@@ -91,6 +98,24 @@ class Catalog:
             raise UpstreamFault("unavailable", f"there is no upstream {dispatch.tool.upstream!r}")
         return await upstream.send(dispatch)
 
+    def server(self, upstream: str) -> Server | None:
+        found = self._upstreams.get(upstream)
+        return found if isinstance(found, Server) else None
+
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        self._hearers.append(hear)
+        return lambda: self._hearers.remove(hear)
+
+    def _hear(self, notice: Notice) -> None:
+        if notice.method == TOOLS_CHANGED:  # told to others once it was seen here
+            self._stale[notice.upstream].set()
+        else:
+            self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
+        for hear in list(self._hearers):
+            hear(notice)
+
     # ---- keeping up to date ---------------------------------------------------------------------------------------------
 
     async def _keep(self, upstream: Upstream, asked: asyncio.Event) -> None:
@@ -105,7 +130,11 @@ class Catalog:
                 self._note(upstream.name, fault.message)
             asked.set()
             backoff_s = min(self._backoff_s[0] * 2 ** min(failures - 1, 30), self._backoff_s[1]) * random.uniform(0.5, 1)
-            await asyncio.sleep(backoff_s if failures else self._refresh_s)
+            stale = self._stale[upstream.name]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(backoff_s if failures else self._refresh_s):
+                    await stale.wait()
+            stale.clear()
 
     def _note(self, upstream: str, why: str) -> None:
         if self._away.get(upstream) != why:
@@ -130,6 +159,7 @@ class Catalog:
         self._shelves[upstream] = shelf
         self._by_name = {name: tool for each in self._shelves.values() for name, tool in each.items()}
         self._all = tuple(sorted(self._by_name.values(), key=lambda tool: tool.name))
+        self._tell(Notice(upstream, TOOLS_CHANGED, {}))
 
     def _tool(self, name: str, upstream: str, local: str, definition: Mapping[str, Json], its_digest: str) -> Tool:
         schema = definition.get("inputSchema")

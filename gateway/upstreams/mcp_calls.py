@@ -23,7 +23,7 @@ def call_message(dialect: Dialect, id: Id, dispatch: Dispatch) -> dict[str, Any]
         meta[dispatch.send_as[1]] = dispatch.key
     meta[mcp.OURS + "deadline"] = rfc3339(dispatch.deadline_at)
     meta[mcp.OURS + "remaining_ms"] = dispatch.remaining_ms
-    token = id if dispatch.progress is not None else None
+    token = id if dispatch.client.progress is not None else None
     return dialect.call_tool(id, dispatch.tool.local_name, arguments_of(dispatch), meta, token)
 
 
@@ -31,7 +31,7 @@ def answer_of(response: Response) -> Answer:
     """A JSON-RPC error is a definite answer too, told as the tool's error. Raises UpstreamFault `garbage` for what is no result."""
     if response.error is not None:
         text = f"MCP error {response.error['code']}: {response.error['message']}"
-        return Answer(mcp.call_result_text(text, True, {"error": response.error}))
+        return Answer({**mcp.call_result_text(text, True, {"error": response.error}), "_meta": {mcp.META_ERROR: response.error}})
     result = response.result
     if not isinstance(result, dict) or not _is_content(result.get("content", [])):
         raise UpstreamFault("garbage", "the tool answered with something that is no result of a call")

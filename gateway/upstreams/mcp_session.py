@@ -92,7 +92,7 @@ class Session:
     async def call(self, dispatch: Dispatch) -> Answer:
         refuse_way(dispatch, "header", "header_quoted")
         seconds = seconds_left(dispatch.remaining_ms)
-        response, size = await self._ask(call_message(self._dialect, next(self._ids), dispatch), seconds, dispatch.progress)
+        response, size = await self._ask(call_message(self._dialect, next(self._ids), dispatch), seconds, dispatch.client.progress)
         if size > dispatch.max_bytes:
             raise UpstreamFault("too_large", f"the answer is longer than {dispatch.max_bytes} bytes")
         return answer_of(response)

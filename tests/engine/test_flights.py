@@ -11,7 +11,7 @@ import pytest
 from gateway.core.events import CallAdmitted
 from gateway.core.model import Completed, Doubt, Failed
 from gateway.engine import flights
-from gateway.ports import Answer, Dispatch, LedgerFault, UpstreamFault
+from gateway.ports import Answer, Client, Dispatch, LedgerFault, UpstreamFault
 from tests.engine.stage import ACT, BOT, POLICY, READ, WRITE, Stage, ok, soon, stage
 
 pytestmark = pytest.mark.anyio
@@ -319,13 +319,13 @@ async def test_progress_reaches_who_asked_for_it(desk: Stage) -> None:
     heard: list[object] = []
 
     async def slow(dispatch: Dispatch) -> Answer:
-        assert dispatch.progress is not None
-        dispatch.progress({"progress": 1})
+        assert dispatch.client.progress is not None
+        dispatch.client.progress({"progress": 1})
         return ok()
 
     run = await desk.open()
     desk.tools.plan(READ, slow)
-    await desk.call(run, READ, progress=heard.append)
+    await desk.call(run, READ, client=Client(heard.append))
     assert heard == [{"progress": 1}]
 
 

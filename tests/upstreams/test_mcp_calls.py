@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ports import UpstreamFault
+from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.mcp_calls import CLIENT_INFO, answer_of, call_message
 from gateway.wire.jsonrpc import Response
 from gateway.wire.mcp import VERSION_2026
@@ -32,7 +32,7 @@ def test_the_key_goes_into_the_meta_or_the_argument_that_the_policy_names():
 
 
 def test_progress_is_asked_for_only_if_somebody_listens():
-    message = call_message(Dialect("2025-11-25", CLIENT_INFO), 7, dispatch(progress=lambda params: None))
+    message = call_message(Dialect("2025-11-25", CLIENT_INFO), 7, dispatch(client=Client(lambda params: None)))
     assert message["params"]["_meta"]["progressToken"] == 7
 
 

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from gateway.ports import UpstreamFault
+from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.lines import Foreign, Overlong
 from gateway.upstreams.mcp_session import Session
 from tests.upstreams.origin import dispatch
@@ -143,7 +143,7 @@ async def test_a_server_without_tools_has_none():
 
 async def test_answers_and_progress_that_belong_to_nobody_are_ignored():
     peer, steps = Peer(), []
-    call = asyncio.ensure_future(peer.session.call(dispatch(progress=steps.append)))
+    call = asyncio.ensure_future(peer.session.call(dispatch(client=Client(steps.append))))
     asked = await peer.next("tools/call")
     for token in (asked["id"] + 1, True, "1", None, [], {}):
         peer.says(method="notifications/progress", params={"progressToken": token, "progress": 1})

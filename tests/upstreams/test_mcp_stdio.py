@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.core.outcomes import FAULTS
-from gateway.ports import UpstreamFault
+from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.upstreams.origin import dispatch, tool
 from tests.upstreams.test_child import alive, gone
@@ -168,7 +168,7 @@ async def test_a_key_that_stdio_cannot_carry_stops_the_call():
 async def test_progress_reaches_who_listens():
     steps = []
     async with served() as upstream:
-        await upstream.send(call("progress", progress=lambda params: steps.append(params["progress"])))
+        await upstream.send(call("progress", client=Client(lambda params: steps.append(params["progress"]))))
     assert steps == [1, 2]
 
 

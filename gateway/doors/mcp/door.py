@@ -20,7 +20,7 @@ from gateway.doors.mcp import calls, listing, results
 from gateway.doors.mcp.stream import Stream
 from gateway.doors.problems import Problem, failure, problem
 from gateway.engine import Caller, Engine
-from gateway.ports import GatewayFault, RequestFault
+from gateway.ports import Client, GatewayFault, RequestFault
 from gateway.wire import json, jsonrpc, mcp, mcp_headers
 from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
 
@@ -169,7 +169,7 @@ class McpDoor:
         self, post: _Post, call: CallRequest, progress: Callable[[Mapping[str, Any]], None] | None, gone: asyncio.Future[None]
     ) -> dict[str, Any]:
         try:
-            return results.result_of(await self._engine.call(post.caller, await self._run(post), call, progress=progress, gone=gone))
+            return results.result_of(await self._engine.call(post.caller, await self._run(post), call, client=Client(progress), gone=gone))
         except GatewayFault as fault:
             _log(fault)
             return results.refused(problem(fault))

@@ -11,7 +11,7 @@ from gateway.core.model import BudgetLeft, CallRequest, Completed, Principal, Re
 from gateway.doors.mcp import Limits, McpDoor
 from gateway.doors.names import Names
 from gateway.engine import Caller, ListedTool
-from gateway.ports import RequestFault
+from gateway.ports import Client, RequestFault
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -50,12 +50,12 @@ class FakeEngine:
         self.runs.append(run)
         return [ListedTool(one, one.definition, "read_only") for one in self.all_tools]
 
-    async def call(self, who: Caller, run: str, request: CallRequest, *, progress: Any, gone: asyncio.Future[None]) -> Reply:
+    async def call(self, who: Caller, run: str, request: CallRequest, *, client: Client, gone: asyncio.Future[None]) -> Reply:
         self.asked.append(request)
         self.runs.append(run)
         if isinstance(self.reply, BaseException):
             raise self.reply
-        return await self.reply(progress, gone) if callable(self.reply) else self.reply
+        return await self.reply(client.progress, gone) if callable(self.reply) else self.reply
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
         return f"run of {run_key} of {who.principal.id} by {door}"
