@@ -201,11 +201,11 @@ class Connection(asyncio.Protocol):
             self._fail("garbage", "an interim response has a body")
         self._room = MAX_HEAD
         if self._reader is not None:
-            return self._read(self._reader, piece)
+            self._read(self._reader, piece)
+            return
         self._body += piece
         if len(self._body) > self._max_bytes:
             self._end(too_large(self._status, self._max_bytes))
-        return None
 
     def _read(self, reader: Reader, piece: bytes) -> None:
         try:

@@ -24,6 +24,7 @@ METHODS_2026: Final = frozenset({"server/discover", "tools/list", "tools/call"})
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 META_CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 META_PROGRESS_TOKEN: Final = "progressToken"
 
