@@ -27,6 +27,7 @@ from gateway.settings_document import is_loopback
 from gateway.upstreams.catalog import Catalog
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
+from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_stdio import McpStdio
 
 
@@ -48,7 +49,7 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "notify": settings.notify.webhook or settings.notify.apprise,
         "retention": settings.retain_payloads_ms,
     }
-    kinds = {McpUrlSettings: "mcp url", OpenApiSettings: "openapi", CommandSettings: "command"}
+    kinds = {OpenApiSettings: "openapi", CommandSettings: "command"}
     for one in settings.upstreams:
         kind = kinds.get(type(one.origin))
         absent[f"upstreams.{one.name} ({kind})"] = kind
@@ -70,6 +71,8 @@ def _upstream(one: UpstreamSettings) -> Upstream:
     if isinstance(origin, HttpSettings):
         headers = {name: secret.reveal() for name, secret in one.headers.items()}
         return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], headers)
+    if isinstance(origin, McpUrlSettings):
+        return McpHttp(one.name, origin.url, {name: secret.reveal() for name, secret in one.headers.items()})
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
     return McpStdio(one.name, origin.argv, env={name: secret.reveal() for name, secret in origin.env.items()}, cwd=origin.folder)
 
