@@ -251,11 +251,20 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What the tool of a running call asks its client: id -> {method, params}. `number` counts the questions of one call."""
+
+    number: int
+    requests: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Busy:
-    """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`)."""
+    """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`), or its tool asks the caller."""
 
     call: str
     budget: BudgetLeft
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
-from gateway.engine.flights import Flights, Landed
+from gateway.engine.flights import Flight, Flights, Landed
+from gateway.engine.inquiry import Answers
 from gateway.ports import NOBODY, Client, RequestFault
 
 
@@ -90,8 +91,7 @@ class Calls(Flights):
             case calls.Admit(call):
                 found, record = command.assessment, tree.calls[call]
                 flight = self.launch(record, found.rule, found.arguments, wish.client, wish.request.trace)
-                landed = await self.ride(flight, wish.gone, None)
-                return await self._busy(wish, record) if landed is None else self._landed(wish, landed)
+                return await self._ridden(wish, flight, None)
             case Join(record):
                 return await self._join(wish, command, record)
             case calls.Answered(record):
@@ -104,9 +104,14 @@ class Calls(Flights):
                 return await self._held(wish, call, hold)
         raise AssertionError(f"no reply for {answer!r}")
 
-    async def _busy(self, wish: Wish, record: CallRecord) -> Busy:
+    async def _ridden(self, wish: Wish, flight: Flight, wait_ms: int | None) -> Reply:
+        landed = await self.ride(flight, wish.gone, wait_ms, bool(wish.client.capabilities))
+        return await self._busy(wish, flight.record, flight) if landed is None else self._landed(wish, landed)
+
+    async def _busy(self, wish: Wish, record: CallRecord, flight: Flight | None = None) -> Busy:
         tree, run, now = await self._budget(wish)
-        return Busy(record.id, budget_left(tree, run, now))
+        question = flight.inquiry.open if flight is not None and flight.inquiry is not None and wish.client.capabilities else None
+        return Busy(record.id, budget_left(tree, run, now), question)
 
     async def _budget(self, wish: Wish) -> tuple[Tree, str, int]:
         tree = await self.ledger.state(stream_of(wish.run.id))
@@ -150,9 +155,9 @@ class Calls(Flights):
         """Wait for the one dispatch, here or in another process; its record is then this call's answer too."""
         if (flight := self.flights.get(record.id)) is not None:
             was_left = flight.cancelled
-            landed = await self.ride(flight, wish.gone, self._patience(wish))
+            landed = await self.ride(flight, wish.gone, self._patience(wish), bool(wish.client.capabilities))
             if landed is None:
-                return await self._busy(wish, record)
+                return await self._busy(wish, record, flight)
             if was_left and landed.record.state == "cancelled":  # its last waiter had gone before this one came
                 return await self.call(wish.who, wish.run.id, wish.request, client=wish.client, gone=wish.gone)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
@@ -162,6 +167,35 @@ class Calls(Flights):
         )  # fmt: skip
         assert isinstance(answer, calls.Answered)
         return await self._from_record(wish, command, answer.record, _JOINED)
+
+    async def resume(
+        self,
+        who: Caller,
+        run: str,
+        call: str,
+        number: int,
+        answers: asyncio.Future[Answers],
+        *,
+        client: Client,
+        gone: asyncio.Future[None] | None = None,
+    ) -> Reply:
+        """Answer what a running call's tool asked, as soon as the client's answers are there, and wait on for the call.
+
+        What has ended is answered from the record. Raises RequestFault: run.unknown, call.unknown, and call.in_flight where another process
+        runs the call."""
+        tree, state = await self.seen(who, run, roles=frozenset())
+        record = tree.calls.get(call)
+        if record is None or record.run != run:
+            raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        wish = Wish(who, state, CallRequest(record.tool, {}, "mcp"), client, gone)
+        flight = self.flights.get(call)
+        if flight is None and record.state == "admitted":
+            raise RequestFault("call.in_flight", f"Call {call} runs, or did run, in another process of the gateway; no answer reaches it from here.")
+        if flight is None or flight.inquiry is None:
+            return await self._as_it_stands(wish, record)
+        flight.inquiry.listener = client
+        flight.inquiry.answer(number, await self.answered(flight, answers, gone))
+        return await self._ridden(wish, flight, None)
 
     def _patience(self, wish: Wish) -> int:
         return wish.request.wait_ms if wish.request.wait_ms is not None else 20_000

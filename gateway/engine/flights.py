@@ -19,7 +19,8 @@ from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
-from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, PolicyError, UpstreamFault
+from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
+from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, PolicyError, Unanswered, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
 
@@ -49,6 +50,7 @@ class Flight:
     arguments: Mapping[str, Json]
     trace: Mapping[str, str]
     client: Client = NOBODY
+    inquiry: Inquiry | None = None
     task: asyncio.Task[Landed] | None = None
     riders: int = 0
     on_wire: bool = False
@@ -91,6 +93,9 @@ class Flights(Desk):
     ) -> Flight:
         """Dispatch an admitted call. The task is kept until it has landed."""
         flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, client)
+        if client.capabilities:
+            flight.inquiry = Inquiry(client, self.clock, record.deadline_at)
+            flight.client = flight.inquiry.client
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
@@ -109,20 +114,32 @@ class Flights(Desk):
             await self.decide([stream_of(command.call)], lambda states, now, c=command: settle.settle(states, c, now))  # type: ignore[misc]
             self.unrecorded.remove(command)
 
-    async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
-        """Wait for a flight; None when the time is up or the rider left. A read that loses its last rider is cancelled."""
+    async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None, answers: bool = False) -> Landed | None:
+        """Wait for a flight; None when the time is up, the rider left, or the tool asks one who `answers`.
+
+        A read that loses its last rider is cancelled, unless its tool waits for an answer: then the rider will come back."""
         task = flight.task
         assert task is not None
         flight.riders += 1
         try:
-            if gone is None and wait_ms is None:
+            if gone is None and wait_ms is None and not answers:
                 return await asyncio.shield(task)
-            await _either(task, gone, wait_ms)
+            await _either(task, gone, wait_ms, flight.inquiry.asked if answers and flight.inquiry else None)
             return task.result() if task.done() else None
         finally:
             flight.riders -= 1
-            if flight.riders == 0 and not task.done() and flight.record.effect is Effect.READ_ONLY:
+            waits = flight.inquiry is not None and flight.inquiry.open is not None
+            if flight.riders == 0 and not task.done() and not waits and flight.record.effect is Effect.READ_ONLY:
                 flight.cancel()
+
+    async def answered(self, flight: Flight, answers: asyncio.Future[Answers], gone: asyncio.Future[None] | None) -> Answers:
+        """The client's answers, or that there are none because the call ended or the client left first."""
+        assert flight.task is not None
+        await _either(flight.task, gone, None, answers)
+        if answers.done():
+            return answers.result()
+        answers.cancel()
+        return Unanswered(NO_ANSWER, "The client left.")
 
     def cancel_flights(self, runs: set[str], turn: int | None = None) -> None:
         """Reach every call in flight of these runs (of one turn)."""
@@ -276,8 +293,10 @@ def _stopped(tree: Tree, record: CallRecord) -> bool:
     return any(one.state == "frozen" or one.status == "cancelled" or one.reason == "deadline_exceeded" for one in tree.lineage(record.run))
 
 
-async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None) -> None:
-    """Wait for the task, the caller's leaving, or the time; `asyncio.wait` would cost three times as much on each call."""
+async def _either(
+    task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None, asked: asyncio.Future[Any] | None = None
+) -> None:
+    """Wait for the task, the caller's leaving, the time, or a question; `asyncio.wait` would cost three times as much on each call."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 
@@ -286,7 +305,7 @@ async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, 
             over.set_result(None)
 
     timer = loop.call_later(wait_ms / 1000, end) if wait_ms is not None else None
-    watched = [task] if gone is None else [task, gone]
+    watched = [one for one in (task, gone, asked) if one is not None]
     for one in watched:
         one.add_done_callback(end)
     try:
