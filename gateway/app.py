@@ -61,7 +61,7 @@ class App:
         self.engine = Engine(self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
         authenticate, names = Authenticator(principals(settings), keys, clock), Names(self.catalog)
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())
-        self._mcp = McpDoor(self.engine, authenticate, names, server_info={"name": "tool-call-gateway", "version": own_version()})
+        self._mcp = McpDoor(self.engine, authenticate, names, keys, clock, server_info={"name": "tool-call-gateway", "version": own_version()})
         known = is_loopback(settings.listen.host) and not settings.behind_proxy
         self._doors = OwnHostOnly(self._route, frozenset({settings.listen.host}) if known else None)
 
@@ -75,6 +75,10 @@ class App:
         path: str = scope["path"]
         is_mcp = path == "/mcp" or (path.startswith("/r/") and path.endswith("/mcp") and path.count("/") == 3)
         await (self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send))
+
+    def leave_off(self) -> None:
+        """The server stops: streams that would go on for ever end, so that it needn't wait for them."""
+        self._mcp.stop()
 
     async def _ready(self) -> None:
         """Raises until calls can be taken, and once they can't any more."""
@@ -149,6 +153,11 @@ class Server(uvicorn.Server):
     """`listening` is told the port once the gateway can be reached on it."""
 
     listening: Callable[[int], None] | None = None
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if isinstance(app := self.config.app, App):
+            app.leave_off()
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

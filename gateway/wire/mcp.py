@@ -19,7 +19,8 @@ from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
 
 VERSION_2026: Final = "2026-07-28"
 SESSION_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-METHODS_2026: Final = frozenset({"server/discover", "tools/list", "tools/call"})
+CACHED: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
+METHODS_2026: Final = CACHED | {"server/discover", "tools/call", "prompts/get", "completion/complete", "subscriptions/listen"}
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
@@ -124,7 +125,12 @@ def complete(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> dict[
 def discover(capabilities: Mapping[str, Any], *, ttl_ms: int, instructions: str | None = None) -> dict[str, Any]:
     """The result of `server/discover`."""
     said = {} if instructions is None else {"instructions": instructions}
-    return {"supportedVersions": [VERSION_2026], "capabilities": capabilities, **said, **_cached(ttl_ms)}
+    return cached({"supportedVersions": [VERSION_2026], "capabilities": capabilities, **said}, ttl_ms)
+
+
+def cached(result: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
+    """A result that may be kept for a while, by an upstream's figure if it gave one. `cacheScope` is private: it depends on who asks."""
+    return {"ttlMs": ttl_ms, **result, "cacheScope": "private"}
 
 
 def initialize_result(
@@ -137,9 +143,8 @@ def initialize_result(
 
 
 def tools_list(tools: Iterable[Mapping[str, Any]], *, ttl_ms: int, next_cursor: str | None = None) -> dict[str, Any]:
-    """`cacheScope` is private: what is listed depends on who asks."""
     more = {} if next_cursor is None else {"nextCursor": next_cursor}
-    return {"tools": list(tools), **more, **_cached(ttl_ms)}
+    return cached({"tools": list(tools), **more}, ttl_ms)
 
 
 def call_result_text(text: str, is_error: bool, structured: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -188,8 +193,6 @@ def _hashed(name: str, digits: int) -> str:
     return _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))[: _LISTED_MAX - 1 - digits] + "_" + digest
 
 
-def _cached(ttl_ms: int) -> dict[str, Any]:
-    return {"ttlMs": ttl_ms, "cacheScope": "private"}
 
 
 def _envelope_version(request: Request) -> str:

@@ -12,6 +12,7 @@ from gateway.doors.mcp import Limits, McpDoor
 from gateway.doors.names import Names
 from gateway.engine import Caller, ListedTool
 from gateway.ports import Client, RequestFault
+from tests.fakes import FakeClock
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -39,12 +40,16 @@ class FakeEngine:
         self.reply: Reply | BaseException | Script = DONE
         self.asked: list[CallRequest] = []
         self.runs: list[str] = []
+        self.servers: dict[str, Any] = {}
 
     def tool(self, name: str) -> Tool | None:
         return next((one for one in self.all_tools if one.name == name), None)
 
     def all(self) -> tuple[Tool, ...]:
         return self.all_tools
+
+    def server(self, upstream: str) -> Any:
+        return self.servers.get(upstream)
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         self.runs.append(run)
@@ -70,7 +75,7 @@ def door(engine: FakeEngine, caller: Caller = ANA, **limits: Any) -> McpDoor:
             raise RequestFault("auth.required", "This key is unknown.")
         return caller
 
-    return McpDoor(engine, authenticate, Names(engine), server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
+    return McpDoor(engine, authenticate, Names(engine), [b"s" * 32], FakeClock(), server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
 
 
 def message(method: str = "tools/call", meta: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
