@@ -41,6 +41,10 @@ class FakeEngine:
         self.asked: list[CallRequest] = []
         self.runs: list[str] = []
         self.servers: dict[str, Any] = {}
+        self.clients: list[Client] = []
+        self.resumed: list[Any] = []
+        self.after: list[Reply] = []
+        self.hearers: list[Any] = []
 
     def tool(self, name: str) -> Tool | None:
         return next((one for one in self.all_tools if one.name == name), None)
@@ -57,10 +61,23 @@ class FakeEngine:
 
     async def call(self, who: Caller, run: str, request: CallRequest, *, client: Client, gone: asyncio.Future[None]) -> Reply:
         self.asked.append(request)
+        self.clients.append(client)
         self.runs.append(run)
         if isinstance(self.reply, BaseException):
             raise self.reply
         return await self.reply(client.progress, gone) if callable(self.reply) else self.reply
+
+    async def resume(
+        self, who: Caller, run: str, call: str, number: int, answers: asyncio.Future[Any], *, client: Client, gone: asyncio.Future[None]
+    ) -> Reply:
+        """Then comes the next of `after`."""
+        await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
+        self.resumed.append((run, call, number, answers.result() if answers.done() else None))
+        return self.after.pop(0)
+
+    def listen(self, hear: Any) -> Callable[[], None]:
+        self.hearers.append(hear)
+        return lambda: self.hearers.remove(hear)
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
         return f"run of {run_key} of {who.principal.id} by {door}"
@@ -82,6 +99,11 @@ def message(method: str = "tools/call", meta: Mapping[str, Any] | None = None, *
     if method == "tools/call":
         params = {"name": "crm__echo", **params}
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": ENVELOPE | dict(meta or {})}}
+
+
+def initialize(version: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None, name: str = "ana's client") -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": name, "version": "1"}}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
 
 
 def headers(body: Any, **more: str | None) -> dict[str, str]:
@@ -159,7 +181,7 @@ class Exchange:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        found = [block for block in self.body.decode().split("\n\n") if block]
+        found = [block for block in self.body.decode().split("\n\n") if block and not block.startswith(":")]
         return [json.loads(block.removeprefix("event: message\ndata: ")) for block in found]
 
     @property
@@ -169,6 +191,39 @@ class Exchange:
     @property
     def ended(self) -> bool:
         return len(self.sent) > 1 and not self.sent[-1].get("more_body", False)
+
+
+class Talk:
+    """A client of the session era, once it has begun."""
+
+    def __init__(self, app: McpDoor, session: str, version: str) -> None:
+        self.app = app
+        self.session = session
+        self.version = version
+
+    @classmethod
+    async def begin(cls, app: McpDoor, version: str = "2025-11-25", **more: Any) -> Talk:
+        exchange = await post(app, initialize(version, **more), mcp_protocol_version=None)
+        return cls(app, exchange.headers["mcp-session-id"], exchange.result["protocolVersion"])
+
+    def start(self, body: Any, **more: Any) -> Exchange:
+        known = {"mcp_session_id": self.session, "mcp_protocol_version": self.version, "mcp_method": None, "mcp_name": None}
+        return Exchange(self.app, body, **known | more)
+
+    async def say(self, body: Any, **more: Any) -> Exchange:
+        return await self.start(body, **more).answered()
+
+    async def ask(self, method: str, id: Any = 1, **params: Any) -> Any:
+        """The answer to a request."""
+        return (await self.say(request(method, id, **params))).json
+
+
+def request(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def call(id: Any = 1, meta: Mapping[str, Any] | None = None, name: str = "crm__echo", **arguments: Any) -> dict[str, Any]:
+    return request("tools/call", id, name=name, arguments=arguments, **({"_meta": meta} if meta else {}))
 
 
 async def post(app: McpDoor, body: Any, **more: Any) -> Exchange:
