@@ -111,7 +111,7 @@ class InSession:
                 if not self._questions.answered(session.id, message):
                     raise Rejected(409, "Nothing waits for this answer: it came too late, or to another process of the gateway")
             elif message.method == "notifications/cancelled":
-                id = message.params.get("requestId")
+                id: Any = message.params.get("requestId")
                 gone = self._running.get((session.id, id)) if type(id) in (str, int) else None
                 if gone is not None and not gone.done():
                     gone.set_result(None)
