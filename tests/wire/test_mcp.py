@@ -59,8 +59,8 @@ def test_on_stdio_the_envelope_and_the_method_still_count() -> None:
 
 
 def test_the_caller_says_which_methods_it_serves() -> None:
-    listen = case("removed or unserved method subscriptions/listen")
-    assert inbound_2026(listen["headers"], listen["body"], {"subscriptions/listen"}).method == "subscriptions/listen"
+    ping = case("removed method ping")
+    assert inbound_2026(ping["headers"], ping["body"], {"ping"}).method == "ping"
 
 
 def test_a_resource_is_named_by_its_uri() -> None:
