@@ -58,6 +58,8 @@ class ToolRule:
     """Guards of the document that only record this rule's calls; the rule's own say so themselves."""
     shadow_mode: bool = False
     listed: bool = True
+    listed_as: str | None = None
+    """The short name of its tool, `*` for the tool's own (`core.naming`); None: the prefixed one."""
     stages: Mapping[Stage, tuple[Placed, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

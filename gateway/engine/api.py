@@ -97,8 +97,9 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as a run may see it: `definition` with injected arguments hidden."""
+    """A tool as a run may see it: `definition` with injected arguments hidden; `short`: the name that the policy lists it under."""
 
     tool: Tool
     definition: Mapping[str, Json]
     effect: str
+    short: str | None = None

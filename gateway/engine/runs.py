@@ -10,12 +10,13 @@ from gateway.core.decide import holds, runs, turns
 from gateway.core.guards.budgets import SAYS_NOTHING, checked_caps, limits_of
 from gateway.core.left import budget_left
 from gateway.core.model import Finding, Json, Limits
+from gateway.core.policy import PolicySet
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, principal_stream, stream_of
 from gateway.core.units import usd_micros
 from gateway.engine.api import AskedCall, Caller, HoldView, ListedTool, RunRequest, RunView, TurnResult, TurnView, UsageRequest
 from gateway.engine.calls import Calls
 from gateway.engine.desk import fault, may_see
-from gateway.engine.listing import listed
+from gateway.engine.listing import Naming, listed
 from gateway.ports import Recorded, RequestFault
 
 DEFAULT_TASK_TYPE = "interactive"
@@ -25,6 +26,10 @@ IMPLICIT_AGAIN_MS = 30 * 60_000
 
 
 class Runs(Calls):
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._naming = Naming()
+
     # ---- runs -----------------------------------------------------------------------------------------------------------
 
     async def open_run(self, who: Caller, request: RunRequest) -> RunView:
@@ -133,7 +138,16 @@ class Runs(Calls):
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         """What the run may use, by name; never charged."""
         _, state = await self.seen(who, run)
-        return listed(self.catalog.all(), await self.governing(state.policy_digest))
+        return self._listed(await self.governing(state.policy_digest))
+
+    async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
+        """The tool that the run's policy lists under this short name."""
+        _, state = await self.seen(who, run)
+        return self._naming.of(self.catalog.all(), await self.governing(state.policy_digest)).tools.get(name)
+
+    def _listed(self, policies: PolicySet) -> list[ListedTool]:
+        tools = self.catalog.all()
+        return listed(tools, policies, self._naming.of(tools, policies))
 
     async def _ran(self, run: str, decide: Any) -> RunView:
         answer, committed = await self.decide([stream_of(run)], decide)
@@ -146,7 +160,7 @@ class Runs(Calls):
         policies = await self.governing(run.policy_digest)
         counts = Counter(record.state for record in tree.calls.values() if record.run == run.id)
         waiting = any(state == "held" for state in run.live.values()) or run.in_doubt > 0
-        names = tuple(tool.tool.name for tool in listed(self.catalog.all(), policies))
+        names = tuple(tool.tool.name for tool in self._listed(policies))
         return RunView(run, budget_left(tree, run.id, self.clock.now_ms()), names, dict(counts), waiting, existed)
 
     # ---- turns ----------------------------------------------------------------------------------------------------------

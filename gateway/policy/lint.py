@@ -14,7 +14,8 @@ from typing import Any
 
 from gateway.core.guards.guard import Stage
 from gateway.core.model import Json, Principal, Requirement
-from gateway.core.policy import Policy, ToolRule
+from gateway.core.naming import short_names
+from gateway.core.policy import Policy, PolicySet, ToolRule
 from gateway.policy.compile import CEILING, checked
 from gateway.policy.conditions import needs_double
 from gateway.policy.document import Document
@@ -152,9 +153,12 @@ def _unbounded(policies: Iterable[Policy], principals: Iterable[Principal], boun
 def _of_tools(policy: Policy, rule: ToolRule, data: Mapping[str, Any], tools: Mapping[str, Mapping[str, Json]]) -> Iterator[tuple[str, str]]:
     if not any(rule.speaks_about(name) for name in tools):
         yield "tool", f"no tool of the upstreams is named {rule.tool}"
+    prefixed = short_names(PolicySet(policy.digest, policy), tools).prefixed if rule.listed_as else {}
     for name, definition in sorted(tools.items()):
         first = next((r for r in policy.rules if r.speaks_about(name) and (not r.shadow_mode or r is rule)), None)
         if first is rule:
+            if name in prefixed:
+                yield "as", f"{name} keeps its prefixed name: {prefixed[name]}"
             yield from (("effect", message) for message in _disagreements(name, rule, data, definition.get("annotations")))
             yield from (("idempotency", message) for message in _free_text(name, rule, data, definition.get("inputSchema")))
 

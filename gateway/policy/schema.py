@@ -10,6 +10,7 @@ from typing import Any
 from gateway.core.guards import GUARDS
 from gateway.core.guards.approval import NAMES
 from gateway.core.model import Effect
+from gateway.core.naming import SHORT
 from gateway.core.units import DURATION, SPAN, USD
 
 SHADOWABLE = tuple(guard.kind for guard in GUARDS if set(guard.reasons) - set(guard.binding))
@@ -81,6 +82,11 @@ def _timeout() -> dict[str, Any]:
 def _rule() -> dict[str, Any]:
     own = {
         "tool": _PATTERN,
+        "as": {
+            "type": "string",
+            "pattern": rf"^(\*|{SHORT})$",
+            "description": 'a short name to list it under: letters, digits, - and _, without __, at most 64; or "*", its own name',
+        },
         "description": _text("a text: why the rule is there"),
         "effect": {"enum": [str(effect) for effect in Effect], "description": "what a repeat does to the world (non_idempotent)"},
         "timeout": _timeout(),

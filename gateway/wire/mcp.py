@@ -160,7 +160,7 @@ def progress(token: str | int, progress: float, total: float | None = None, mess
 
 
 def listed_name(name: str) -> str:
-    """`upstream.tool` as clients see it: `upstream__tool`, of [A-Za-z0-9_-], at most 64 long. Not unique by itself."""
+    """`upstream.tool` as clients see it: `upstream__tool`, of [A-Za-z0-9_-], at most 64 long, always with a `__`. Not unique by itself."""
     listed = _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))
     return listed if len(listed) <= _LISTED_MAX else _hashed(name, 8)
 
@@ -190,7 +190,7 @@ class ListedNames:
 
 def _hashed(name: str, digits: int) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:digits]
-    return _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))[: _LISTED_MAX - 1 - digits] + "_" + digest
+    return _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))[: _LISTED_MAX - 2 - digits] + "__" + digest
 
 
 

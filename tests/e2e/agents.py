@@ -16,12 +16,11 @@ import httpx
 from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
 from tests.e2e.waiting import eventually, until
+from tests.scenarios import AROUND
 
 OURS = "tool-call-gateway/"
 PROTOCOL = "io.modelcontextprotocol/"
 VERSION = "2026-07-28"
-AROUND = {"turn": 0, "call_id": "", "operation": "", "hurried": False}
-"""What stands around a call's arguments, and what it is if nobody says. `hurried`: the caller soon gives up waiting for others."""
 
 
 @dataclass(frozen=True)

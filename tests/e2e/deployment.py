@@ -60,6 +60,7 @@ RULES: Mapping[str, str] = {
     "capped": "effect: read_only, result: {max_bytes: 1KiB}",
     "shaped": "effect: read_only, result: {schema: {type: object, required: [total]}}",
     "masked": "effect: read_only, result: {redact: [/card/number]}",
+    "brief": "effect: idempotent_write, as: UPSTREAM-brief",
     "bound": "effect: read_only, arguments: {bind: {tenant: principal.claims.tenant}}",
     "narrow": "effect: read_only, arguments: {schema: {properties: {size: {maximum: 10}}}}",
     "guarded": "effect: read_only, allow_if: args.size <= 5",
@@ -106,7 +107,7 @@ def load(settings: Path) -> Settings:
 
 def _rules(upstream: str) -> str:
     send_as = SEND_AS[upstream]
-    return "".join(f"  - {{tool: {upstream}.{tool}, {_keyed(rule, send_as)}}}\n" for tool, rule in RULES.items())
+    return "".join(f"  - {{tool: {upstream}.{tool}, {_keyed(rule, send_as)}}}\n".replace("UPSTREAM", upstream) for tool, rule in RULES.items())
 
 
 def _keyed(rule: str, send_as: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gateway.core.model import Effect, Tool
+from gateway.core.naming import ShortNames, short_names
 from gateway.core.policy import PolicySet
-from gateway.engine.listing import listed
+from gateway.engine.listing import Naming, listed
 from gateway.policy.compile import compile_document
 
 HEAD = "version: 1\nname: p\nrun: {budgets: {turns: 9, tool_calls: 9, deadline: 90s, tokens: unlimited}}\ntools:\n"
@@ -27,8 +28,11 @@ def tool(name: str, definition: dict[str, object] | None = None, **more: str) ->
     return Tool(name, *name.split("."), definition or {"inputSchema": SCHEMA, "x-own": 1}, "d", **more)
 
 
+NONE = ShortNames({}, {}, {})
+
+
 def names(*tools: Tool) -> list[str]:
-    return [one.tool.name for one in listed(tools, policies())]
+    return [one.tool.name for one in listed(tools, policies(), NONE)]
 
 
 def test_only_what_an_enforcing_rule_names_is_listed_by_name_whatever_its_conditions() -> None:
@@ -40,7 +44,7 @@ def test_a_tool_whose_schema_can_not_be_enforced_is_not_listed() -> None:
 
 
 def test_what_the_gateway_fills_in_is_hidden_and_all_else_is_as_the_upstream_says() -> None:
-    [shown] = listed([tool("crm.set")], policies())
+    [shown] = listed([tool("crm.set")], policies(), NONE)
     assert shown.definition == {"inputSchema": {"type": "object", "properties": {"id": {}}, "required": ["id"]}, "x-own": 1}
     assert shown.effect is Effect.IDEMPOTENT_WRITE
     assert SCHEMA["required"] == ["id", "tenant", "key"]
@@ -48,9 +52,24 @@ def test_what_the_gateway_fills_in_is_hidden_and_all_else_is_as_the_upstream_say
 
 def test_nothing_to_hide_leaves_the_definition_untouched() -> None:
     one = tool("crm.get_a")
-    assert listed([one], policies())[0].definition is one.definition
+    assert listed([one], policies(), NONE)[0].definition is one.definition
 
 
 def test_a_schema_of_another_form_is_shown_as_it_is() -> None:
     for odd in ({"inputSchema": True}, {}, {"inputSchema": {"properties": 1, "required": 2}}):
-        assert listed([tool("crm.set", dict(odd, x=1))], policies())[0].definition == {**odd, "x": 1}
+        assert listed([tool("crm.set", dict(odd, x=1))], policies(), NONE)[0].definition == {**odd, "x": 1}
+
+
+def test_a_short_name_stands_beside_the_definition() -> None:
+    short = policies('  - {tool: crm.get, effect: read_only, as: "*"}\n  - {tool: crm.set, effect: read_only}\n')
+    tools = [tool("crm.get"), tool("crm.set")]
+    found = listed(tools, short, short_names(short, ["crm.get", "crm.set"]))
+    assert [(one.tool.name, one.short) for one in found] == [("crm.get", "get"), ("crm.set", None)]
+
+
+def test_short_names_follow_the_catalog_and_leave_out_what_can_not_be_listed() -> None:
+    every, naming = policies('  - {tool: "*.get", effect: read_only, as: "*"}\n'), Naming()
+    alone = (tool("crm.get"), tool("shop.get", unsupported="$ref to elsewhere"))
+    assert naming.of(alone, every).tools == {"get": "crm.get"}
+    assert naming.of(alone, every) is naming.of(alone, every)
+    assert naming.of((*alone, tool("till.get")), every).tools == {}

@@ -150,7 +150,7 @@ class InSession:
 
     async def _call(self, post: Post, session: Session, request: Request, line: Line) -> dict[str, Any]:
         meta = _meta(request)
-        call = self._tools.call(post, request, meta, session.client)
+        call = await self._tools.call(post, request, meta, session.client)
         stream = Stream(line, self._tools.token(post, meta), self._heartbeat_s)
         client = self._tools.client(post, stream, meta, self._sessions.level(session), session.capabilities)
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()

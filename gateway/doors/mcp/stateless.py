@@ -87,7 +87,7 @@ class Stateless:
     async def _call(self, post: Post, request: Request, line: Line) -> dict[str, Any]:
         meta: dict[str, Any] = request.params["_meta"]
         info, level = meta.get(mcp.META_CLIENT_INFO), meta.get(mcp_input.META_LOG_LEVEL)
-        call = self._tools.call(post, request, meta, info.get("name") if isinstance(info, dict) else None)
+        call = await self._tools.call(post, request, meta, info.get("name") if isinstance(info, dict) else None)
         self._tools.check_params(post, request, call)
         stream = Stream(line, self._tools.token(post, meta), self._heartbeat_s)
         level = level if level in mcp_input.LEVELS else None

@@ -50,13 +50,20 @@ class Tools:
         tools, cursor = listing.page(usable, request.params.get("cursor"), self._page_size, request.id)
         return listing.shown(tools, self._names()), cursor
 
-    def call(self, post: Post, request: Request, meta: Mapping[str, Any], client: str | None) -> CallRequest:
+    async def call(self, post: Post, request: Request, meta: Mapping[str, Any], client: str | None) -> CallRequest:
         """Raises RpcError -32602 for a name, an identity or a turn that isn't one."""
         name = request.params.get("name")
         if not (isinstance(name, str) and calls.NAME.fullmatch(name)):
             raise RpcError(jsonrpc.INVALID_PARAMS, "params.name must be the name of a tool", request.id)
-        tool = self._names().name(name) or _unlisted(name)
+        tool = self._names().name(name) or await self._short(post, name) or _unlisted(name)
         return calls.call_request(request, meta, post.headers, post.scope["headers"], tool, client, self.token(post, meta))
+
+    async def _short(self, post: Post, name: str) -> str | None:
+        """The tool that the run's policy lists under this name. Why there is no such run is told by the call itself."""
+        try:
+            return await self._engine.tool_named(post.caller, await post.run(self._engine), name)
+        except GatewayFault:
+            return None
 
     def check_params(self, post: Post, request: Request, call: CallRequest) -> None:
         """2026-07-28: the headers that repeat arguments agree with them. Raises RpcError -32020."""

@@ -34,7 +34,7 @@ _RETRY_AFTER = [(b"retry-after", str(WAIT_S["approval.required"]).encode())]
 
 async def make_call(x: Exchange) -> Answer | Problem:
     """Arguments that the provider cut off reach the engine as Malformed, so that they are recorded and counted like any refusal."""
-    request = _request(x)
+    request = await _request(x)
     with Departure(x.receive) as gone:
         reply = await x.engine.call(x.caller, x.path["run"], request, gone=gone)
     if isinstance(reply, Completed) and "format" in x.query:
@@ -73,30 +73,30 @@ def provider_message(form: str, call_id: str, result: Mapping[str, Json], call_t
 # ---- reading ------------------------------------------------------------------------------------------------------------
 
 
-def read_call(x: Exchange, body: Mapping[str, Json], at: str) -> tuple[str, Json, str | None]:
+async def read_call(x: Exchange, body: Mapping[str, Json], at: str) -> tuple[str, Json, str | None]:
     """Tool, arguments and call id from our own form or a provider's. Raises RequestFault if it names no tool."""
     provider = next((one for one in _PROVIDERS if one.is_call(body)), None)
     if provider is None:
         given = body.get("arguments")
         arguments = {} if given is None else given if isinstance(given, dict) else Malformed("the arguments are no JSON object")
-        return _own_name(x, body["tool"]), arguments, body.get("call_id")
+        return await _own_name(x, body["tool"]), arguments, body.get("call_id")
     try:
         call = provider.read_call(body)
     except MalformedCall as wrong:
         if not wrong.tool:
             raise RequestFault("request.malformed", f"{at}: {wrong}") from None
-        return _own_name(x, wrong.tool), Malformed(str(wrong)), wrong.call_id
+        return await _own_name(x, wrong.tool), Malformed(str(wrong)), wrong.call_id
     checked({"tool": call.tool, "call_id": call.call_id}, _OWN)
-    return _own_name(x, call.tool), call.arguments, call.call_id
+    return await _own_name(x, call.tool), call.arguments, call.call_id
 
 
-def _own_name(x: Exchange, tool: str) -> str:
+async def _own_name(x: Exchange, tool: str) -> str:
     """`upstream.tool`, also for the name that a provider's model was shown; a name that nobody has is refused further in."""
-    return x.names().name(tool) or tool
+    return x.names().name(tool) or await x.engine.tool_named(x.caller, x.path["run"], tool) or tool
 
 
-def _request(x: Exchange) -> CallRequest:
-    tool, arguments, call_id = read_call(x, x.body, "the call")
+async def _request(x: Exchange) -> CallRequest:
+    tool, arguments, call_id = await read_call(x, x.body, "the call")
     own = x.body if "tool" in x.body else {}
     turn, wait = own.get("turn"), own.get("wait")
     return CallRequest(

@@ -43,7 +43,7 @@ async def show_turn(x: Exchange) -> Answer:
 
 
 async def answer_turn(x: Exchange) -> Answer:
-    calls = [_asked(x, call, f"calls[{index}]") for index, call in enumerate(x.body.get("calls", ()))]
+    calls = [await _asked(x, call, f"calls[{index}]") for index, call in enumerate(x.body.get("calls", ()))]
     return Answer(200, turn_json(await x.engine.answer_turn(x.caller, *_where(x), calls, x.body.get("digest"))))
 
 
@@ -59,8 +59,8 @@ def _where(x: Exchange) -> tuple[str, int]:
     return x.path["run"], x.path["turn"]
 
 
-def _asked(x: Exchange, call: dict[str, Any], at: str) -> AskedCall:
-    tool, arguments, call_id = read_call(x, call, at)
+async def _asked(x: Exchange, call: dict[str, Any], at: str) -> AskedCall:
+    tool, arguments, call_id = await read_call(x, call, at)
     if not call_id:
         raise RequestFault("request.malformed", f"{at}: the call has no id")
     return AskedCall(call_id, tool, arguments)

@@ -45,6 +45,7 @@ class FakeEngine:
         self.resumed: list[Any] = []
         self.after: list[Reply] = []
         self.hearers: list[Any] = []
+        self.short: dict[str, str] = {}
 
     def tool(self, name: str) -> Tool | None:
         return next((one for one in self.all_tools if one.name == name), None)
@@ -54,6 +55,11 @@ class FakeEngine:
 
     def server(self, upstream: str) -> Any:
         return self.servers.get(upstream)
+
+    async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
+        if isinstance(self.reply, RequestFault):
+            raise self.reply
+        return self.short.get(name)
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         self.runs.append(run)

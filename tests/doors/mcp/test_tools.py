@@ -47,6 +47,21 @@ async def test_a_tool_is_called_by_the_very_name_that_was_listed():
     assert [call.tool for call in engine.asked] == [one.name for one in engine.all_tools]
 
 
+async def test_a_short_name_is_the_run_s_own_to_give_and_no_tool_s_other_name():
+    engine = FakeEngine()
+    engine.short = {"say": "crm.echo", "crm__echo": "crm.other"}
+    app = door(engine)
+    for name in ("say", "crm__echo"):
+        await post(app, message(name=name))
+    assert [call.tool for call in engine.asked] == ["crm.echo", "crm.echo"]
+
+
+async def test_a_short_name_in_a_run_that_there_is_not_is_refused_like_any_call():
+    engine = FakeEngine()
+    engine.reply = RequestFault("policy.none", "No policy.")
+    assert (await post(door(engine), message(name="say"))).result["structuredContent"]["reason"] == "policy.none"
+
+
 @pytest.mark.parametrize(("name", "meant"), [("nope", "nope"), ("crm__gone__x", "crm.gone__x"), ("crm.gone__x", "crm.gone__x")])
 async def test_a_name_that_nobody_has_is_the_engine_s_to_judge(name, meant):
     engine = FakeEngine()

@@ -39,6 +39,7 @@ tools:
   - tool: crm.get_*
     effect: read_only
   - tool: crm.update_note
+    as: note
     effect: idempotent_write
     arguments: {bind: {tenant: principal.claims.tenant}}
   - tool: billing.refund
