@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,12 +25,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, Implementation
 
+from tests.e2e import npm
 from tests.e2e.running import AGENT, MIA, gateway
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
-PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 DATED = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05 +0000", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05 +0000", "GIT_CONFIG_GLOBAL": os.devnull}
 OURS = "tool-call-gateway/"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -119,21 +118,8 @@ PNG = bytes.fromhex(
 
 @pytest.fixture(scope="module")
 def files_server() -> list[str]:
-    """The npm package in a cache folder, installed once; what starts it, but for the folder that it serves."""
-    node, npm = (shutil.which(name, path=PATH) for name in ("node", "npm"))
-    if node is None or npm is None:
-        pytest.fail("Node.js is missing: install the test extra of this project")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tool-call-gateway-tests"
-    home = cache / FILESYSTEM.rpartition("/")[2]
-    if not home.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = tempfile.mkdtemp(dir=cache)
-        subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", "--prefix", fresh, FILESYSTEM], check=True, timeout=180, env={**os.environ, "PATH": PATH}
-        )
-        if not home.exists():
-            Path(fresh).rename(home)
-    return [node, str(home / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")]
+    """What starts it, but for the folder that it serves."""
+    return [npm.node(), str(npm.installed(FILESYSTEM) / "@modelcontextprotocol/server-filesystem/dist/index.js")]
 
 
 @pytest.fixture(scope="module")
