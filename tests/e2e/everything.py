@@ -18,6 +18,7 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, PromptsListChanged, ToolsListChanged
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 
 SECRET = b"only for tests"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -88,12 +89,8 @@ asks("test_input_required_result_list_roots", client_roots=ROOTS)
 asks("test_input_required_result_request_state", confirm=form("Shall it be done?", ok=BOOLEAN))
 asks("test_input_required_result_tampered_state", confirm=form("Shall it be done?", ok=BOOLEAN))
 asks("test_streaming_elicitation", confirm=form("Shall it be done?", ok=BOOLEAN))
-asks(
-    "test_input_required_result_multiple_inputs",
-    user_name=form("Who are you?", name=STRING),
-    greeting=sample("Say hello", 50),
-    client_roots=ROOTS,
-)  # fmt: skip
+WHO, GREETING = form("Who are you?", name=STRING), sample("Say hello", 50)
+asks("test_input_required_result_multiple_inputs", user_name=WHO, greeting=GREETING, client_roots=ROOTS)
 asks(
     "test_elicitation_sep1034_defaults",
     user=form(
@@ -135,7 +132,7 @@ def test_input_required_result_multi_round(arguments: Any, answers: Any, ctx: An
 @plan
 def test_input_required_result_capabilities(arguments: Any, answers: Any, ctx: Any) -> Ask | dict[str, Any]:
     can = capabilities(ctx)
-    wanted = {"elicitation": form("Who are you?", name=STRING), "sampling": sample("Say hello"), "roots": ROOTS}
+    wanted = {"elicitation": WHO, "sampling": GREETING, "roots": ROOTS}
     return _asked({name: one for name, one in wanted.items() if name in can}, answers)
 
 
@@ -260,7 +257,7 @@ async def call_tool(ctx: Any, params: Any) -> Any:
     if params.name in DEEDS:
         return await DEEDS[params.name](ctx)
     if params.name not in PLANS:
-        return text(f"There is no {params.name}.", isError=True)
+        raise MCPError(-32602, f"There is no tool {params.name}")
     return await asked_out(ctx, lambda answers: PLANS[params.name](params.arguments or {}, answers, ctx))
 
 
@@ -272,7 +269,8 @@ async def asked_out(ctx: Any, step: Callable[[Mapping[str, Any]], Ask | dict[str
             return {"resultType": "input_required", "inputRequests": found.requests, "requestState": signed(answers)}
         for id, one in found.requests.items():
             kind, result = REQUESTS[one["method"]]
-            answer = await ctx.session.send_request(kind.model_validate(one), result)
+            here = ServerMessageMetadata(related_request_id=ctx.request_id)
+            answer = await ctx.session.send_request(kind.model_validate(one), result, metadata=here)
             answers[id] = answer.model_dump(by_alias=True, exclude_none=True, mode="json")
     return found
 

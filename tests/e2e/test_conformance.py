@@ -23,7 +23,7 @@ import pytest
 from gateway.app import create_app, server
 from gateway.settings import load_settings
 from tests.e2e import npm
-from tests.e2e.waiting import until
+from tests.e2e.waiting import eventually, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ name: conformance
 match: {task_types: [interactive]}
 run:
   budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: unlimited}
-defaults: {timeout: 20s, approvers: ["group:leads"]}
+defaults: {timeout: 5s, approvers: ["group:leads"]}
 tools:
   - {tool: "everything.*", effect: read_only, poll: true, as: "*"}
 """
@@ -114,10 +114,16 @@ def failures(results: Path) -> list[str]:
     return found
 
 
-async def recorded(app: Any) -> Counter[tuple[str, str]]:
-    """(tool, state) of all calls in the ledger."""
-    rows = await app.engine.ledger.rows("calls", {}, limit=1000)
-    return Counter((row["tool"].partition(".")[2], row["state"]) for row in rows)
+async def settled(app: Any) -> Counter[tuple[str, str]]:
+    """(tool, state) of all calls of its tools in the ledger, once each has its outcome: the suite leaves some of its questions unanswered."""
+
+    async def look() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = await app.engine.ledger.rows("calls", {}, limit=1000)
+        return [] if any(row["state"] == "admitted" for row in rows) else rows
+
+    rows = await eventually(look, "outcomes")
+    known = [(row["tool"].partition(".")[2], row["state"]) for row in rows]
+    return Counter((tool, state) for tool, state in known if tool)
 
 
 @pytest.mark.parametrize(("revision", "options"), [("2026-07-28", ()), ("2025-11-25", ()), ("2025-11-25", ("session",))])
@@ -125,6 +131,6 @@ async def test_every_required_scenario_passes_and_every_call_stands_in_the_ledge
     async with everything(tmp_path, *options) as upstream, governed(tmp_path, upstream) as behind:
         code, output = await suite(behind.url, tmp_path / "results", "--requirements", revision)
         assert code == 0, "\n".join([*failures(tmp_path / "results"), output[-3000:]])
-        calls = await recorded(behind.app)
+        calls = await settled(behind.app)
     assert {tool for tool, _ in calls} >= EVIDENCE[revision]
-    assert {state for _, state in calls} <= {"succeeded", "failed", "denied", "admitted"}
+    assert {state for _, state in calls} <= {"succeeded", "failed"}
