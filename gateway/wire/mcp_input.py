@@ -24,7 +24,7 @@ ASKABLE: Final = frozenset(_NEEDS.values())
 
 def askable(capabilities: Any) -> dict[str, Any]:
     """Of a client's capabilities, those that let a server ask it something."""
-    if not isinstance(capabilities, dict):
+    if not capabilities or not isinstance(capabilities, dict):
         return {}
     return {name: said for name, said in capabilities.items() if name in ASKABLE and isinstance(said, dict)}
 
@@ -69,10 +69,3 @@ def state(request: Request) -> str | None:
     if found is not None and not isinstance(found, str):
         raise RpcError(jsonrpc.INVALID_PARAMS, "params.requestState must be the string that was given", request.id)
     return found
-
-
-def loud_enough(params: Mapping[str, Any], level: str) -> bool:
-    """Is this `notifications/message` at least as severe? One of a level that nobody knows is shown."""
-    said = params.get("level")
-    return said not in LEVELS or LEVELS.index(said) >= LEVELS.index(level)
-

@@ -58,8 +58,3 @@ def test_a_state_is_a_string() -> None:
     assert [mcp_input.state(Request(1, "tools/call", params)) for params in ({}, {"requestState": None}, {"requestState": "s"})] == [None, None, "s"]
     with pytest.raises(RpcError):
         mcp_input.state(Request(1, "tools/call", {"requestState": {}}))
-
-
-def test_a_log_message_is_loud_enough_from_the_wanted_level_on() -> None:
-    heard = [level for level in (*mcp_input.LEVELS, "odd", None) if mcp_input.loud_enough({"level": level}, "warning")]
-    assert heard == ["warning", "error", "critical", "alert", "emergency", "odd", None]

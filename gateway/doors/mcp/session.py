@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gateway.core.model import Busy
-from gateway.doors.mcp import tools
+from gateway.doors.mcp import results, tools
 from gateway.doors.mcp.post import SESSION_HEADER, Post, Rejected, refusal
 from gateway.doors.mcp.questions import Questions
 from gateway.doors.mcp.servers import CAPABILITY, Servers
@@ -150,9 +150,10 @@ class InSession:
 
     async def _call(self, post: Post, session: Session, request: Request, line: Line) -> dict[str, Any]:
         meta = _meta(request)
-        call = await self._tools.call(post, request, meta, session.client)
-        stream = Stream(line, self._tools.token(post, meta), self._heartbeat_s)
-        client = self._tools.client(post, stream, meta, self._sessions.level(session), session.capabilities)
+        token = self._tools.token(post, meta)
+        call = await self._tools.call(post, request, meta, session.client, token)
+        stream = Stream(line, token, self._heartbeat_s)
+        client = self._tools.client(post, stream, self._sessions.level(session), session.capabilities)
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         running = self._running[session.id, request.id] = gone
 
@@ -162,7 +163,8 @@ class InSession:
 
         try:
             with self._subscriptions.told(session.id, stream):
-                return tools.result_of(await self._tools.govern(post, call, client, gone, ask))
+                said = await self._tools.govern(post, call, client, gone, ask)
+                return said if isinstance(said, dict) else results.result_of(said)
         finally:
             stream.stop()
             if self._running.get((session.id, request.id)) is running:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from gateway.core.model import Busy, CallRequest, Completed, Reply
@@ -87,20 +88,25 @@ class Stateless:
     async def _call(self, post: Post, request: Request, line: Line) -> dict[str, Any]:
         meta: dict[str, Any] = request.params["_meta"]
         info, level = meta.get(mcp.META_CLIENT_INFO), meta.get(mcp_input.META_LOG_LEVEL)
-        call = await self._tools.call(post, request, meta, info.get("name") if isinstance(info, dict) else None)
+        token = self._tools.token(post, meta)
+        call = await self._tools.call(post, request, meta, info.get("name") if isinstance(info, dict) else None, token)
         self._tools.check_params(post, request, call)
-        stream = Stream(line, self._tools.token(post, meta), self._heartbeat_s)
+        stream = Stream(line, token, self._heartbeat_s)
         level = level if level in mcp_input.LEVELS else None
-        client = self._tools.client(post, stream, meta, level, mcp_input.askable(meta[mcp.META_CLIENT_CAPABILITIES]))
-        given, state = mcp_input.responses(request), mcp_input.state(request)
+        client = self._tools.client(post, stream, level, mcp_input.askable(meta[mcp.META_CLIENT_CAPABILITIES]))
         try:
             with Departure(post.receive) as gone:
-                round = _Round(self._engine, self._states, post, request.id, call, client, gone, given, state)
-                said = await self._tools.govern(post, call, client, gone, round.ask, None if state is None else round.back)
+                if client.capabilities or "requestState" in request.params or "inputResponses" in request.params:
+                    round = _Round(self._engine, self._states, post, request, call, client, gone)
+                    said = await self._tools.govern(post, call, client, gone, round.ask, round.back)
+                else:
+                    said = await self._tools.govern(post, call, client, gone)
         finally:
             stream.stop()
+        if isinstance(said, dict):
+            return self._message(request, said)
         _refuse_lacking(said, request)
-        return self._message(request, tools.result_of(said))
+        return self._message(request, results.result_of(said))
 
     async def _listen(self, post: Post, request: Request, line: Line) -> dict[str, Any]:
         if not post.takes("text/event-stream"):
@@ -138,22 +144,24 @@ class Stateless:
 
 @dataclass
 class _Round:
-    """One of the requests that a call takes until its tool has all answers. `given`: those that came with this one; `state`: of which question."""
+    """One of the requests that a call takes until its tool has all answers. `given`: those that came with this one, and are not used yet."""
 
     engine: Engine
     states: States
     post: Post
-    id: jsonrpc.Id
+    request: Request
     call: CallRequest
     client: Client
     gone: asyncio.Future[None]
-    given: Mapping[str, Any] | None
-    state: str | None
 
-    async def back(self, run: str) -> Reply:
+    def __post_init__(self) -> None:
+        self.given = mcp_input.responses(self.request)
+        state = mcp_input.state(self.request)
+        self.back = None if state is None else partial(self._back, state)
+
+    async def _back(self, state: str, run: str) -> Reply:
         """Take the answers to the question that the state names."""
-        assert self.state is not None
-        pending = self.states.pending(self.state, run, self.call, self.id)
+        pending = self.states.pending(state, run, self.call, self.request.id)
         answers, self.given = tools.done(self.given or {}), None
         return await self.engine.resume(self.post.caller, run, pending.call, pending.number, answers, client=self.client, gone=self.gone)
 
@@ -168,9 +176,9 @@ class _Round:
         return results.asked(asked, mcp_input.input_required(requests, again))
 
 
-def _refuse_lacking(said: tools.Said, request: Request) -> None:
+def _refuse_lacking(reply: Reply, request: Request) -> None:
     """An upstream that needs a capability which its client hasn't declared is answered as the protocol wants it, not as a result."""
-    meta = said.result.get("_meta") if isinstance(said, Completed) else None
+    meta = reply.result.get("_meta") if isinstance(reply, Completed) else None
     error = meta.get(mcp.META_ERROR) if isinstance(meta, dict) else None
     if isinstance(error, dict) and error.get("code") == jsonrpc.MISSING_CAPABILITY:
         raise RpcError(jsonrpc.MISSING_CAPABILITY, str(error.get("message")), request.id, error.get("data"))

@@ -15,7 +15,7 @@ from starlette.types import Scope, Send
 
 from gateway.core.model import Json
 from gateway.doors.http import send_json
-from gateway.wire import json, mcp, sse
+from gateway.wire import json, jsonrpc, mcp, sse
 
 _HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -103,7 +103,7 @@ class Stream:
 
     def __init__(self, line: Line, token: str | int | None, heartbeat_s: float) -> None:
         self.line = line
-        self._token = token
+        self.token = token
         self._heartbeat_s = heartbeat_s
         self._reached = 0.0
         self._heart: asyncio.TimerHandle | None = None
@@ -115,6 +115,10 @@ class Stream:
         """Forward the params of an upstream's `notifications/progress` under the client's token."""
         total, message = params.get("total"), params.get("message")
         self._say(self._rise(params.get("progress")), total if _is_number(total) else None, message if isinstance(message, str) else None)
+
+    def log(self, params: Mapping[str, Json]) -> None:
+        """Forward the params of an upstream's `notifications/message`."""
+        self.say(jsonrpc.notification("notifications/message", dict(params)), lossy=True)
 
     def say(self, message: Mapping[str, Any], lossy: bool = False) -> None:
         """Anything else before the answer; from then on the line is kept open."""
@@ -128,8 +132,8 @@ class Stream:
             self._heart.cancel()
 
     def _say(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._token is not None:
-            self.say(mcp.progress(self._token, progress, total, message), lossy=True)
+        if self.token is not None:
+            self.say(mcp.progress(self.token, progress, total, message), lossy=True)
 
     def _beat_later(self) -> None:
         if self._heart is not None:
@@ -137,7 +141,7 @@ class Stream:
         self._heart = asyncio.get_running_loop().call_later(self._heartbeat_s, self._beat)
 
     def _beat(self) -> None:
-        if self._token is not None:
+        if self.token is not None:
             self._say(self._rise(None), None, "Still waiting.")
         else:
             self.line.keep()

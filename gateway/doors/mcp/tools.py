@@ -13,7 +13,7 @@ from gateway.doors.mcp.post import Post
 from gateway.doors.mcp.stream import Stream
 from gateway.doors.problems import failure, problem
 from gateway.engine import Answers, Engine
-from gateway.ports import Client, GatewayFault, RequestFault, Unanswered
+from gateway.ports import NOBODY, Client, GatewayFault, RequestFault, Unanswered
 from gateway.wire import jsonrpc, mcp, mcp_headers, mcp_input
 from gateway.wire.jsonrpc import Request, RpcError
 
@@ -50,13 +50,13 @@ class Tools:
         tools, cursor = listing.page(usable, request.params.get("cursor"), self._page_size, request.id)
         return listing.shown(tools, self._names()), cursor
 
-    async def call(self, post: Post, request: Request, meta: Mapping[str, Any], client: str | None) -> CallRequest:
+    async def call(self, post: Post, request: Request, meta: Mapping[str, Any], client: str | None, token: str | int | None) -> CallRequest:
         """Raises RpcError -32602 for a name, an identity or a turn that isn't one."""
         name = request.params.get("name")
         if not (isinstance(name, str) and calls.NAME.fullmatch(name)):
             raise RpcError(jsonrpc.INVALID_PARAMS, "params.name must be the name of a tool", request.id)
         tool = self._names().name(name) or await self._short(post, name) or _unlisted(name)
-        return calls.call_request(request, meta, post.headers, post.scope["headers"], tool, client, self.token(post, meta))
+        return calls.call_request(request, meta, post.headers, post.scope["headers"], tool, client, token)
 
     async def _short(self, post: Post, name: str) -> str | None:
         """The tool that the run's policy lists under this name. Why there is no such run is told by the call itself."""
@@ -73,22 +73,22 @@ class Tools:
 
     @staticmethod
     def token(post: Post, meta: Mapping[str, Any]) -> str | int | None:
-        return calls.progress_token(meta) if post.takes("text/event-stream") else None
+        token = calls.progress_token(meta)
+        return token if token is not None and post.takes("text/event-stream") else None
 
     @staticmethod
-    def client(post: Post, stream: Stream, meta: Mapping[str, Any], level: str | None, capabilities: Mapping[str, Json]) -> Client:
+    def client(post: Post, stream: Stream, level: str | None, capabilities: Mapping[str, Json]) -> Client:
         """The caller, as far as it listens and can be asked."""
+        if stream.token is None and level is None and not capabilities:
+            return NOBODY
+        if level is not None and not post.takes("text/event-stream"):
+            level = None
+        progress = stream.progress if stream.token is not None else None
+        return Client(progress, stream.log if level is not None else None, level, capabilities)
 
-        def log_message(params: Mapping[str, Json]) -> None:
-            if level is not None and mcp_input.loud_enough(params, level):
-                stream.say(jsonrpc.notification("notifications/message", dict(params)), lossy=True)
-
-        streams = post.takes("text/event-stream")
-        level = level if streams else None
-        progress = stream.progress if Tools.token(post, meta) is not None else None
-        return Client(progress, log_message if level else None, level, capabilities)
-
-    async def govern(self, post: Post, call: CallRequest, client: Client, gone: asyncio.Future[None], ask: Ask, back: Back | None = None) -> Said:
+    async def govern(
+        self, post: Post, call: CallRequest, client: Client, gone: asyncio.Future[None], ask: Ask | None = None, back: Back | None = None
+    ) -> Said:
         """From the call, or from an answer that a client brings `back`, to a reply; faults are results that a model can read."""
         try:
             run = await post.run(self._engine)
@@ -96,7 +96,7 @@ class Tools:
                 reply = await self._engine.call(post.caller, run, call, client=client, gone=gone)
             else:
                 reply = await back(run)
-            while isinstance(reply, Busy) and reply.question is not None:
+            while ask is not None and isinstance(reply, Busy) and reply.question is not None:
                 answers = _refusal(client, reply.question) or ask(run, reply)
                 if isinstance(answers, dict):
                     return answers
@@ -117,10 +117,6 @@ def done(answers: Answers) -> asyncio.Future[Answers]:
     future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
     future.set_result(answers)
     return future
-
-
-def result_of(said: Said) -> dict[str, Any]:
-    return said if isinstance(said, dict) else results.result_of(said)
 
 
 def stopping() -> dict[str, Any]:
