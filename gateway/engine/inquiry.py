@@ -35,6 +35,7 @@ class Inquiry:
         self._answer: asyncio.Future[Mapping[str, Json]] = asyncio.get_running_loop().create_future()
         self._turn = asyncio.Lock()
         self._number = 0
+        self._over = False
 
     def answer(self, number: int, answers: Answers) -> None:
         """For the question of this number; nothing happens if it is closed."""
@@ -46,8 +47,16 @@ class Inquiry:
         else:
             self._answer.set_result(answers)
 
+    def end(self) -> None:
+        """The gateway stops: whoever would answer can't come back to this process."""
+        self._over = True
+        if self.open is not None:
+            self.answer(self.open.number, Unanswered(NO_ANSWER, "The gateway is stopping."))
+
     async def _ask(self, requests: Mapping[str, Json]) -> Mapping[str, Json]:
         async with self._turn:
+            if self._over:
+                raise Unanswered(NO_ANSWER, "The gateway is stopping.")
             self._number += 1
             self._answer = asyncio.get_running_loop().create_future()
             self.open = Question(self._number, requests)

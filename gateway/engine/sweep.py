@@ -30,6 +30,9 @@ class Engine(Runs):
         self.stopping = True
         if self._sweeper is not None:
             self._sweeper.cancel()
+        for flight in self.flights.values():
+            if flight.inquiry is not None:
+                flight.inquiry.end()
         if tasks := self._at_work():
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
         for flight in list(self.flights.values()):
