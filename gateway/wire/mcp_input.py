@@ -53,6 +53,12 @@ def is_input_required(result: Mapping[str, Any]) -> bool:
     return result.get("resultType") == "input_required"
 
 
+def requests(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The `inputRequests` of such a result; empty without any."""
+    found = result.get("inputRequests")
+    return found if isinstance(found, dict) else {}
+
+
 def responses(request: Request) -> dict[str, Any] | None:
     """The `inputResponses` of a request; None without. Raises RpcError -32602 for any that are no objects."""
     if "inputResponses" not in request.params:

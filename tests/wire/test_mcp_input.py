@@ -42,6 +42,7 @@ def test_what_a_client_lacks_is_named(can: dict[str, Any], asked: list[Any], mis
 def test_a_question_without_requests_is_only_a_state() -> None:
     assert mcp_input.input_required({}, "s") == {"resultType": "input_required", "requestState": "s"}
     asked = mcp_input.input_required({"a": FORM}, "s")
+    assert (mcp_input.requests(asked), mcp_input.requests({}), mcp_input.requests({"inputRequests": [1]})) == ({"a": FORM}, {}, {})
     assert (asked["inputRequests"], mcp_input.is_input_required(asked), mcp_input.is_input_required({})) == ({"a": FORM}, True, False)
 
 

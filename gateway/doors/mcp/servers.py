@@ -66,12 +66,10 @@ class Usable:
 
     def meant(self, named_by: str, value: str) -> tuple[list[str], str]:
         """The upstreams that may be meant, and what to ask them for."""
-        if named_by == "name":
-            upstream, _, local = ("", "", value) if self._alone else value.partition(".")
-        else:
-            upstream, _, local = value.removeprefix(_VIA).partition(":") if value.startswith(_VIA) and not self._alone else ("", "", value)
-        names = list(self.servers) if self._alone or (not upstream and named_by != "name") else [upstream]
-        return [name for name in names if name in self.servers], local
+        if self._alone or (named_by != "name" and not value.startswith(_VIA)):
+            return list(self.servers), value
+        upstream, _, local = value.partition(".") if named_by == "name" else value.removeprefix(_VIA).partition(":")
+        return [upstream] if upstream in self.servers else [], local
 
 
 class Servers:

@@ -26,6 +26,9 @@ from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
 
 MAX_BATCH: Final = 50
 MAX_ROUNDS: Final = 10
+ANSWER_S: Final = 300.0
+"""A call's own time ends its questions earlier."""
+_TOO_LATE: Final = Unanswered(jsonrpc.INTERNAL_ERROR, "The client did not answer in time.")
 _NO_STREAM: Final = Unanswered(tools.CANT_ANSWER, "The client's POST accepts no event stream, so it can't be asked anything.")
 
 
@@ -173,7 +176,11 @@ class InSession:
     async def _pose(self, post: Post, session: Session, stream: Stream, requests: Mapping[str, Any]) -> Answers:
         if not post.takes("text/event-stream"):
             return _NO_STREAM
-        return await self._questions.ask(session.id, stream.say, requests)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await self._questions.ask(session.id, stream.say, requests)
+        except TimeoutError:
+            return _TOO_LATE
 
     async def _asked(self, post: Post, session: Session, request: Request, line: Line) -> Mapping[str, Any]:
         """Resources, prompts, completion; what a 2026 server asks meanwhile is asked here, and the request made again."""
@@ -183,8 +190,8 @@ class InSession:
                 result = await self._servers.answer(post, again, session.capabilities)
                 if not mcp_input.is_input_required(result):
                     return result
-                asked, state = result.get("inputRequests") or {}, result.get("requestState")
-                answers = await self._pose(post, session, stream, asked)
+                asked, state = mcp_input.requests(result), result.get("requestState")
+                answers = tools.cant_answer(session.capabilities, asked) or await self._pose(post, session, stream, asked)
                 if isinstance(answers, Unanswered):
                     raise RpcError(answers.code, answers.message, request.id)
                 more = {"inputResponses": answers} | ({} if state is None else {"requestState": state})

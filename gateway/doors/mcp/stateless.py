@@ -134,6 +134,8 @@ class Stateless:
             code = jsonrpc.INVALID_PARAMS if error.code == RESOURCE_NOT_FOUND else error.code
             raise RpcError(code, error.message, request.id, error.data) from None
         if mcp_input.is_input_required(result):
+            if (unable := tools.cant_answer(capabilities, mcp_input.requests(result))) is not None:
+                raise RpcError(jsonrpc.INTERNAL_ERROR, unable.message, request.id)
             again = self._states.of_request(who, request.method, request.params, result.get("requestState"))
             return {**result, "requestState": again}
         return mcp.cached(result, self._ttl_ms) if request.method in mcp.CACHED else result

@@ -83,8 +83,8 @@ class Subscriptions:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped.add(over)
         unhear = self._catalog.listen(hear)
-        await self._watch(places, 1)
         try:
+            await self._watch(places, 1)
             with Departure(post.receive) as gone:
                 await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
         finally:

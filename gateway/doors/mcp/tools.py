@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from gateway.core.model import Busy, CallRequest, Json, Question, Reply
+from gateway.core.model import Busy, CallRequest, Json, Reply
 from gateway.doors.mcp import calls, listing, results
 from gateway.doors.mcp.post import Post
 from gateway.doors.mcp.stream import Stream
@@ -97,7 +97,8 @@ class Tools:
             else:
                 reply = await back(run)
             while ask is not None and isinstance(reply, Busy) and reply.question is not None:
-                answers = _refusal(client, reply.question) or ask(run, reply)
+                unable = cant_answer(client.capabilities, reply.question.requests)
+                answers = done(unable) if unable else ask(run, reply)
                 if isinstance(answers, dict):
                     return answers
                 reply = await self._engine.resume(post.caller, run, reply.call, reply.question.number, answers, client=client, gone=gone)
@@ -124,10 +125,10 @@ def stopping() -> dict[str, Any]:
     return results.refused(problem(STOPPING), "admitted")
 
 
-def _refusal(client: Client, question: Question) -> asyncio.Future[Answers] | None:
+def cant_answer(capabilities: Mapping[str, Json], requests: Mapping[str, Any]) -> Unanswered | None:
     """What an upstream gets that asks a client for more than it can do."""
-    missing = mcp_input.lacking(client.capabilities, question.requests)
-    return None if missing is None else done(Unanswered(CANT_ANSWER, f"The client has no capability to be asked that: {missing}"))
+    missing = mcp_input.lacking(capabilities, requests)
+    return None if missing is None else Unanswered(CANT_ANSWER, f"The client has no capability to be asked that: {missing}")
 
 
 def _unlisted(name: str) -> str:

@@ -92,6 +92,37 @@ class FakeEngine:
         return f"implicit run of {who.principal.id} by {door}"
 
 
+class FakeServer:
+    """The port Server, as far as this door asks it. `answers`: by method, a result, a list of them in turn, or a fault."""
+
+    def __init__(self, name: str, offers: Mapping[str, Any], *, prompts: Any = (), resources: Any = (), templates: Any = ()) -> None:
+        self.name = name
+        self.offers = dict(offers)
+        self.asked: list[tuple[str, Any]] = []
+        self.capabilities: list[Any] = []
+        self.watched: list[list[str]] = []
+        self.answers: dict[str, Any] = {
+            "prompts/list": {"prompts": [{"name": one} for one in prompts]},
+            "resources/list": {"resources": [{"uri": one} for one in resources]},
+            "resources/templates/list": {"resourceTemplates": [{"uriTemplate": one} for one in templates]},
+        }
+
+    async def request(self, method: str, params: Any, *, remaining_ms: int, capabilities: Any = None) -> Any:
+        self.asked.append((method, params))
+        self.capabilities.append(capabilities)
+        answer = self.answers.get(method, {})
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def watch(self, uris: Any) -> None:
+        self.watched.append(sorted(uris))
+        if isinstance(fault := self.answers.get("watch"), Exception):
+            raise fault
+
+
 def door(engine: FakeEngine, caller: Caller = ANA, **limits: Any) -> McpDoor:
     def authenticate(headers: Any) -> Caller:
         if (b"authorization", b"Bearer wrong") in headers:
