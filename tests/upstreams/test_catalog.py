@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.core.canonical import digest
-from gateway.ports import Answer, Dispatch, UpstreamFault
+from gateway.ports import Answer, Dispatch, Notice, UpstreamFault
 from gateway.upstreams.catalog import Catalog
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
@@ -221,3 +221,60 @@ async def test_a_keeper_that_breaks_is_reported(caplog):
         async with opened(Broken(), wait_s=0.1):
             pass
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+
+
+# ---- servers and their notices ------------------------------------------------------------------------------------------
+
+
+class Talking(Shop):
+    """One that is an MCP server."""
+
+    offers: dict[str, Any] = {}
+
+    async def request(self, method, params, *, remaining_ms, capabilities=None):
+        return {}
+
+    async def watch(self, uris):
+        pass
+
+    def listen(self, hear):
+        self.hear = hear
+
+
+async def test_only_mcp_servers_can_be_asked_for_more_than_tools():
+    talking = Talking(defined("a"), name="talking")
+    async with opened(talking, Shop(defined("b"))) as catalog:
+        assert (catalog.server("talking"), catalog.server("shop"), catalog.server("nobody")) == (talking, None, None)
+
+
+async def test_notices_reach_all_who_listen_and_none_who_stopped():
+    talking, heard = Talking(defined("a"), name="talking"), []
+    async with opened(talking) as catalog:
+        stop = catalog.listen(lambda notice: heard.append((1, notice.method)))
+        catalog.listen(lambda notice: heard.append((2, notice.method)))
+        talking.hear(Notice("talking", "notifications/resources/updated", {}))
+        stop()
+        talking.hear(Notice("talking", "notifications/message", {}))
+    assert heard == [(1, "notifications/resources/updated"), (2, "notifications/resources/updated"), (2, "notifications/message")]
+
+
+async def test_a_change_of_tools_is_looked_at_at_once_and_told_once_it_is_seen():
+    talking, seen = Talking(defined("a"), name="talking"), []
+    async with opened(talking, refresh_s=3600.0) as catalog:
+        catalog.listen(lambda notice: seen.append((notice.method, [tool.name for tool in catalog.all()])))
+        talking.definitions.append(defined("b"))
+        talking.hear(Notice("talking", "notifications/tools/list_changed", {}))
+        assert seen == []
+        await until(lambda: seen)
+        talking.hear(Notice("talking", "notifications/tools/list_changed", {}))
+        await asyncio.sleep(0)
+    assert seen == [("notifications/tools/list_changed", ["talking.a", "talking.b"])]
+
+
+async def test_tools_of_an_upstream_that_says_nothing_are_told_too():
+    shop, seen = Shop(defined("a")), []
+    async with opened(shop) as catalog:
+        catalog.listen(lambda notice: seen.append((notice.upstream, notice.method)))
+        shop.definitions = [defined("a", description="another")]
+        await until(lambda: seen)
+    assert seen == [("shop", "notifications/tools/list_changed")]
