@@ -104,6 +104,12 @@ class CallRecord:
     settled_at: int | None = None
     settled_seq: int = 0
 
+    @property
+    def refusal(self) -> str:
+        """The reason of a call that was refused, or has no answer to show: there always is one."""
+        assert self.reason is not None
+        return self.reason
+
 
 @dataclass(frozen=True)
 class Turn:

@@ -11,8 +11,9 @@ from gateway.engine.api import (
     TurnView,
     UsageRequest,
 )  # fmt: skip
+from gateway.engine.desk import fault, stopping
 from gateway.engine.sweep import Engine
 
 __all__ = [
-    "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest",
+    "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest", "fault", "stopping",
 ]  # fmt: skip

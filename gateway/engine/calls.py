@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gateway.core.assess import Assessment, assess
 from gateway.core.decide import calls
+from gateway.core.guards.approval import asks
 from gateway.core.guards.guard import RunFacts
 from gateway.core.left import budget_left
 from gateway.core.model import (
@@ -28,11 +29,13 @@ from gateway.core.model import (
     Refused,
     Reply,
 )  # fmt: skip
+from gateway.core.outcomes import in_doubt
 from gateway.core.policy import PolicySet
 from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
+from gateway.engine.desk import stopping
 from gateway.engine.flights import Flights, Landed
 from gateway.ports import RequestFault
 
@@ -58,7 +61,7 @@ class Calls(Flights):
         """Govern one call. Refusals are values; raises RequestFault only for run.unknown, and LedgerFault when nothing could be recorded."""
         _, state = await self.owned(who, run)
         if self.stopping:
-            return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
+            return Refused(None, (stopping(),))
         wish = Wish(who, state, request, progress, gone)
         digest = state.policy_digest
         streams = [stream_of(run)] if state.continues is None else await self.streams_of(state)
@@ -100,7 +103,7 @@ class Calls(Flights):
             case calls.Answered(record):
                 return await self._from_record(wish, command, record)
             case Doubtful(record):
-                return Doubt(record.id, _DOUBT, budget_left(tree, wish.run.id, tree.at))
+                return Doubt(record.id, in_doubt(_DOUBT), budget_left(tree, wish.run.id, tree.at))
             case calls.Deny(call, findings):
                 return Refused(call, findings, budget_left(tree, wish.run.id, tree.at))
             case calls.Wait(call, hold):
@@ -128,11 +131,11 @@ class Calls(Flights):
     async def _held(self, wish: Wish, call: str, hold: Hold) -> Reply:
         tree, run, now = await self._budget(wish)
         record = tree.calls[call]
-        message = (
+        wait = asks(
             f"Not executed yet: {record.tool!r} waits for approval ({hold.id}). Make the same call again later to get its result; "
             "it will be executed once."
         )
-        return Held(call, hold.id, hold.expires_at, message, budget_left(tree, run, now), record.state)
+        return Held(call, hold.id, hold.expires_at, wait.reason, wait.message, budget_left(tree, run, now), record.state)
 
     # ---- flights --------------------------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class Calls(Flights):
         record, outcome = landed.record, landed.outcome
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
-            return Doubt(record.id, outcome.message or _DOUBT, left)
+            return Doubt(record.id, in_doubt(outcome.message or _DOUBT), left)
         if record.state == "admitted":
             return Busy(record.id, left)  # another process took it over
         if not outcome.answered or outcome.result is None:
@@ -176,7 +179,7 @@ class Calls(Flights):
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)
         if record.state == "in_doubt":
-            return Doubt(record.id, _DOUBT, left)
+            return Doubt(record.id, in_doubt(_DOUBT), left)
         if record.result is None or not record.answered:
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
@@ -216,7 +219,7 @@ class Calls(Flights):
         if record.state == "admitted":
             return Busy(record.id, left)
         if record.state == "denied":
-            return Refused(record.id, (Finding("record", record.reason or "guard.failed", f"{record.id} was refused ({record.reason})."),), left)
+            return Refused(record.id, (Finding("record", record.refusal, f"{record.id} was refused ({record.reason})."),), left)
         return await self._from_record(wish, None, record, _RECORDED)
 
 
@@ -229,6 +232,6 @@ _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be s
 
 
 def _unanswered(record: CallRecord) -> Outcome:
-    code = record.reason or "tool.error"
+    code = record.refusal
     return Outcome(record.state, code, f"{record.id}: {reason(code).title.lower()}.", status=record.status, not_applied=record.not_applied)
 

@@ -18,9 +18,9 @@ from gateway.core.model import CallRequest
 from gateway.doors.http import MAX_BODY, CallerLeft, Departure, Headers, read_body, send_json
 from gateway.doors.mcp import calls, listing, results
 from gateway.doors.mcp.stream import Stream
-from gateway.doors.problems import Problem, failure, problem
+from gateway.doors.problems import Problem, failure, problem, running
 from gateway.engine import Caller, Engine
-from gateway.ports import GatewayFault, RequestFault
+from gateway.ports import GatewayFault, RequestFault, malformed
 from gateway.wire import json, jsonrpc, mcp, mcp_headers
 from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
 
@@ -35,7 +35,7 @@ _EMPTY: Final = [(b"content-length", b"0")]
 _ONCE: Final = frozenset(
     {mcp_headers.VERSION_HEADER, mcp_headers.METHOD_HEADER, mcp_headers.NAME_HEADER, RUN_HEADER, calls.CALL_ID_HEADER, calls.TURN_HEADER}
 )
-_STOPPING: Final = RequestFault("call.in_flight", "The gateway is stopping and can't wait for this call's result any longer.")
+_STOPPING: Final = running("The gateway is stopping and can't wait for this call's result any longer.")
 _WITHOUT_HEADER: Final = "2025-03-26"
 """What a request without a version header is taken for."""
 _CAPABILITIES: Final = {"tools": {"listChanged": False}}
@@ -161,7 +161,7 @@ class McpDoor:
             with Departure(post.receive) as gone:
                 result = await self._governed(post, call, stream.progress if token is not None else None, gone)
         except asyncio.CancelledError:  # the server stops: a stream that has begun must still end with an answer
-            await stream.answer(self._message(request, results.refused(problem(_STOPPING), "admitted")))
+            await stream.answer(self._message(request, results.refused(_STOPPING, "admitted")))
             raise
         await stream.answer(self._message(request, result))
 
@@ -186,7 +186,7 @@ class McpDoor:
         if key is None:
             return await self._engine.implicit_run(post.caller, calls.DOOR)
         if not calls.NAME.fullmatch(key):
-            raise RequestFault("request.malformed", "The run_key must have 1 to 256 characters, none of them a control character.")
+            raise malformed("The run_key must have 1 to 256 characters, none of them a control character.")
         return await self._engine.run_by_key(post.caller, key, calls.DOOR)
 
     def _message(self, request: Request, result: Mapping[str, Any]) -> dict[str, Any]:
