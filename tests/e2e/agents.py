@@ -15,7 +15,7 @@ import httpx
 
 from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
-from tests.e2e.waiting import eventually, until
+from tests.waiting import eventually, until
 
 OURS = "tool-call-gateway/"
 PROTOCOL = "io.modelcontextprotocol/"

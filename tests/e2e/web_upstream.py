@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.waiting import until
 from tests.upstreams.origin import Connection, Seen, origin
+from tests.waiting import until
 
 KEY = "idempotency-key"
 STATUSES = {"error": "422 Unprocessable", "taken": "409 Conflict", "fail": "500 Failed", "busy": "503 Busy"}
