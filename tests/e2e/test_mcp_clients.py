@@ -35,6 +35,8 @@ FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 DATED = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05 +0000", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05 +0000", "GIT_CONFIG_GLOBAL": os.devnull}
 OURS = "tool-call-gateway/"
+DOWNLOAD_S = 180
+"""For the server's package, on the first run of a machine."""
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 POLICY = """\
@@ -129,9 +131,8 @@ def files_server() -> list[str]:
     if not home.exists():
         cache.mkdir(parents=True, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=cache)
-        subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", "--prefix", fresh, FILESYSTEM], check=True, timeout=180, env={**os.environ, "PATH": PATH}
-        )
+        command = [npm, "install", "--no-audit", "--no-fund", "--prefix", fresh, FILESYSTEM]
+        subprocess.run(command, check=True, timeout=DOWNLOAD_S, env={**os.environ, "PATH": PATH})
         if not home.exists():
             Path(fresh).rename(home)
     return [node, str(home / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")]
