@@ -22,10 +22,10 @@ from gateway.doors.auth import Authenticator, OwnHostOnly
 from gateway.doors.mcp import McpDoor
 from gateway.doors.names import Names
 from gateway.doors.rest import RestDoor
-from gateway.engine import Engine
+from gateway.engine import Engine, fault, stopping
 from gateway.policy.lint import Deployment, lint
 from gateway.policy.store import LoadedPolicies, load_policies
-from gateway.ports import Decision, GatewayFault, Ledger, PolicyError, RequestFault
+from gateway.ports import Decision, GatewayFault, Ledger, PolicyError
 from gateway.settings import Settings
 from gateway.settings_document import is_loopback
 from gateway.system import SystemClock, SystemIds
@@ -83,7 +83,7 @@ class App:
     async def _ready(self) -> None:
         """Raises until calls can be taken, and once they can't any more."""
         if self.engine.stopping:
-            raise RequestFault("gateway.stopping", "The gateway is stopping.")
+            raise fault(stopping())
         await self._ledger.state(deployment.STREAM)
 
     # ---- life -----------------------------------------------------------------------------------------------------------

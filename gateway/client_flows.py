@@ -17,7 +17,6 @@ PATIENCE_S = 300.0
 _WAIT_S = 20.0
 """The longest the gateway is asked to hold one request open for people."""
 _RECONNECT_S = 1.0
-_WAITABLE = frozenset({"call.in_flight", "budget.in_flight", "ledger.unavailable", "gateway.stopping"})
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class StillHeld(GatewayError):
     """Patience ended before people decided. Nothing was executed; the same call later goes on from there."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        super().__init__(202, {"reason": "approval.required", "detail": body["message"], "retryable": True, **body})
+        super().__init__(202, {"detail": body["message"], "retryable": True, **body})
         self.hold: str = body["hold"]["hold"]
         self.url: str = body["hold"]["url"]
         self.expires_at: str = body["hold"]["expires_at"]
@@ -148,7 +147,9 @@ def _refusal(response: httpx.Response) -> GatewayError:
 
 
 def _passes(fault: Exception) -> bool:
-    return not isinstance(fault, GatewayError) or isinstance(fault, StillHeld) or fault.reason in _WAITABLE
+    return not isinstance(fault, GatewayError) or isinstance(fault, StillHeld) or fault.reason in (
+        "call.in_flight", "budget.in_flight", "ledger.unavailable", "gateway.stopping",
+    )  # fmt: skip
 
 
 def _seconds(response: httpx.Response) -> float:

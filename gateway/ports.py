@@ -37,6 +37,11 @@ class RequestFault(GatewayFault):
         self.data = dict(data or {})
 
 
+def malformed(detail: str) -> RequestFault:
+    """A request that can't be read, or asks for what can't be; nothing was done."""
+    return RequestFault("request.malformed", detail)
+
+
 class PolicyError(GatewayFault):
     """Policies or settings can't be used; the text is one `file:line:column: message` a line."""
 

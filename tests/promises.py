@@ -30,7 +30,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_identical_calls.py::test_setting_a_b_a_writes_three_times_under_three_keys_and_each_repeat_keeps_its_key",
     ),
     "P4": (
-        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",
+        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
         "core/decide/test_settle.py::test_a_call_gets_one_outcome",
         "core/test_repeats.py::test_a_definite_answer_to_a_write_is_replayed",
@@ -125,7 +125,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
     ),
     "P14": (
-        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",
+        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
         "core/guards/test_allow.py::test_a_tool_without_a_rule_is_denied_at_the_place_where_rules_stand",
         "test_app.py::test_a_refused_call_sends_no_byte",
         "e2e/test_mcp_clients.py::test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rule_allows",

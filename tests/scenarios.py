@@ -270,6 +270,14 @@ async def a_purse_that_pays_for_two_turns_pays_for_two(agent: Any) -> None:
     await agent.until_run(status="blocked", reason="token_budget")
 
 
+@scenario("budget.input_tokens", by="history")
+async def a_history_that_grew_too_long_opens_no_further_turn(agent: Any) -> None:
+    await same(agent, "done", "read", id="h1", turn=1)
+    await agent.post("/turns/1/usage", {"input": 101, "output": 5})
+    await same(agent, "refused:budget.input_tokens", "read", id="h2", turn=2)
+    await agent.until_run(status="blocked", reason="token_budget")
+
+
 @scenario(by="purse")
 async def only_a_trusted_figure_gives_back_what_was_set_aside(agent: Any) -> None:
     await same(agent, "done", "read", id="m1", turn=1)

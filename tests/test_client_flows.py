@@ -17,7 +17,10 @@ DONE = {
     "result": {"content": [{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}], "structuredContent": {"n": 1}},
     "budget": {"turns_left": "unmetered", "tool_calls_left": 9, "later": "field"},
 }  # fmt: skip
-HELD = {"call": "call_1", "status": "held", "hold": {"hold": "hold_1", "url": "/h", "expires_at": "t"}, "message": "held", "budget": None}
+HELD = {
+    "call": "call_1", "status": "held", "reason": "approval.required", "hold": {"hold": "hold_1", "url": "/h", "expires_at": "t"},
+    "message": "held", "budget": None,
+}  # fmt: skip
 
 
 class Time:

@@ -245,6 +245,7 @@ class Held:
     call: str
     hold: str
     expires_at: int
+    reason: str
     message: str
     budget: BudgetLeft
     state: str = "held"
@@ -281,7 +282,7 @@ class Doubt:
     """A write whose outcome nobody knows (`call.in_doubt`); only a person or a probe settles it. `call` is the reconciliation id."""
 
     call: str
-    message: str
+    outcome: Outcome
     budget: BudgetLeft
 
 

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from gateway.core.guards.guard import Condition, Guard, Placed, Stage
-from gateway.core.model import Effect, Limits, Principal
+from gateway.core.model import Effect, Finding, Limits, Principal
 
 _EFFECTS = list(Effect)
 _REMEMBERED = 2_000
@@ -171,6 +171,12 @@ def _merged(one: ToolRule, two: ToolRule) -> ToolRule:
         upstream_key_ttl_ms=min(one.upstream_key_ttl_ms, two.upstream_key_ttl_ms),
         usd_micros=max(one.usd_micros, two.usd_micros),
     )
+
+
+def ungoverned(principal: Principal, task_type: str, named: str | None) -> Finding:
+    """No policy (of that name) governs this principal's runs of this task type."""
+    which = f" named {named!r}" if named else ""
+    return Finding("policy", "policy.none", f"No policy{which} matches principal {principal.id!r} with task type {task_type!r}.")
 
 
 def stricter(one: Limits, two: Limits) -> Limits:

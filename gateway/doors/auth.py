@@ -40,7 +40,7 @@ class Authenticator:
         bearer = _bearer(headers)
         caller = self._by_run_token(bearer) if bearer.startswith(RUN_TOKEN) else self._by_key(bearer)
         if caller is None:
-            raise RequestFault("auth.required", "This key or run token is unknown, expired or revoked.")
+            raise _unknown("This key or run token is unknown, expired or revoked.")
         return caller
 
     def run_token(self, run: str, principal: str, lifetime_ms: int) -> str:
@@ -71,12 +71,16 @@ class Authenticator:
 def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
     sent = [value for name, value in headers if name == b"authorization"]
     if not sent:
-        raise RequestFault("auth.required", "The request carries no Authorization header.")
+        raise _unknown("The request carries no Authorization header.")
     scheme, _, bearer = sent[0].partition(b" ")
     bearer = bearer.strip(b" ")
     if len(sent) > 1 or scheme.lower() != b"bearer" or not bearer or len(bearer) > _MAX_BEARER or not bearer.isascii():
-        raise RequestFault("auth.required", "The Authorization header is not one `Bearer` and a key or run token.")
+        raise _unknown("The Authorization header is not one `Bearer` and a key or run token.")
     return bearer.decode()
+
+
+def _unknown(message: str) -> RequestFault:
+    return RequestFault("auth.required", message)
 
 
 class OwnHostOnly:

@@ -140,7 +140,14 @@ def completed_json(reply: Completed) -> dict[str, Any]:
 def held_json(reply: Held) -> dict[str, Any]:
     """`url` is where the hold can be read and decided, below the gateway's own address."""
     hold = {"hold": reply.hold, "url": f"/v1/holds/{reply.hold}", "expires_at": time_text(reply.expires_at)}
-    return {"call": reply.call, "status": reply.state, "hold": hold, "message": reply.message, "budget": budget_json(reply.budget)}
+    return {
+        "call": reply.call,
+        "status": reply.state,
+        "reason": reply.reason,
+        "hold": hold,
+        "message": reply.message,
+        "budget": budget_json(reply.budget),
+    }
 
 
 def hold_json(view: HoldView) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from gateway.engine.api import (
     TurnView,
     UsageRequest,
 )  # fmt: skip
+from gateway.engine.desk import fault, stopping
 from gateway.engine.inquiry import Answers
 from gateway.engine.sweep import Engine
 
 __all__ = [
-    "Answers", "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest",
+    "Answers", "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest", "fault",
+    "stopping",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.core.assess import Assessment, assess
 from gateway.core.decide import calls
+from gateway.core.guards.approval import asks
 from gateway.core.guards.guard import RunFacts
 from gateway.core.left import budget_left
 from gateway.core.model import (
@@ -27,11 +28,13 @@ from gateway.core.model import (
     Refused,
     Reply,
 )  # fmt: skip
+from gateway.core.outcomes import in_doubt
 from gateway.core.policy import PolicySet
 from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
+from gateway.engine.desk import stopping
 from gateway.engine.flights import Flight, Flights, Landed
 from gateway.engine.inquiry import Answers
 from gateway.ports import NOBODY, Client, RequestFault
@@ -56,7 +59,7 @@ class Calls(Flights):
         """Govern one call. Refusals are values; raises RequestFault only for run.unknown, and LedgerFault when nothing could be recorded."""
         _, state = await self.owned(who, run)
         if self.stopping:
-            return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
+            return Refused(None, (stopping(),))
         wish = Wish(who, state, request, client, gone)
         digest = state.policy_digest
         streams = [stream_of(run)] if state.continues is None else await self.streams_of(state)
@@ -97,7 +100,7 @@ class Calls(Flights):
             case calls.Answered(record):
                 return await self._from_record(wish, command, record)
             case Doubtful(record):
-                return Doubt(record.id, _DOUBT, budget_left(tree, wish.run.id, tree.at))
+                return Doubt(record.id, in_doubt(_DOUBT), budget_left(tree, wish.run.id, tree.at))
             case calls.Deny(call, findings):
                 return Refused(call, findings, budget_left(tree, wish.run.id, tree.at))
             case calls.Wait(call, hold):
@@ -130,11 +133,11 @@ class Calls(Flights):
     async def _held(self, wish: Wish, call: str, hold: Hold) -> Reply:
         tree, run, now = await self._budget(wish)
         record = tree.calls[call]
-        message = (
+        wait = asks(
             f"Not executed yet: {record.tool!r} waits for approval ({hold.id}). Make the same call again later to get its result; "
             "it will be executed once."
         )
-        return Held(call, hold.id, hold.expires_at, message, budget_left(tree, run, now), record.state)
+        return Held(call, hold.id, hold.expires_at, wait.reason, wait.message, budget_left(tree, run, now), record.state)
 
     # ---- flights --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class Calls(Flights):
         record, outcome = landed.record, landed.outcome
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
-            return Doubt(record.id, outcome.message or _DOUBT, left)
+            return Doubt(record.id, in_doubt(outcome.message or _DOUBT), left)
         if record.state == "admitted":
             return Busy(record.id, left)  # another process took it over
         if not outcome.answered or outcome.result is None:
@@ -181,16 +184,12 @@ class Calls(Flights):
     ) -> Reply:
         """Answer what a running call's tool asked, as soon as the client's answers are there, and wait on for the call.
 
-        What has ended is answered from the record. Raises RequestFault: run.unknown, call.unknown, and call.in_flight where another process
-        runs the call."""
-        tree, state = await self.seen(who, run, roles=frozenset())
-        record = tree.calls.get(call)
-        if record is None or record.run != run:
-            raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        What has ended is answered from the record; what another process runs, which no answer reaches from here, is still running. Raises
+        RequestFault: run.unknown, call.unknown."""
+        tree, state = await self.owned(who, run)
+        record = _call_of(tree, run, call)
         wish = Wish(who, state, CallRequest(record.tool, {}, "mcp"), client, gone)
         flight = self.flights.get(call)
-        if flight is None and record.state == "admitted":
-            raise RequestFault("call.in_flight", f"Call {call} runs, or did run, in another process of the gateway; no answer reaches it from here.")
         if flight is None or flight.inquiry is None:
             return await self._as_it_stands(wish, record)
         flight.inquiry.listener = client
@@ -207,7 +206,7 @@ class Calls(Flights):
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)
         if record.state == "in_doubt":
-            return Doubt(record.id, _DOUBT, left)
+            return Doubt(record.id, in_doubt(_DOUBT), left)
         if record.result is None or not record.answered:
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
@@ -229,9 +228,7 @@ class Calls(Flights):
     async def call_state(self, who: Caller, run: str, call: str, wait_ms: int | None) -> Reply:
         """How a call stands, waiting up to `wait_ms` for it to change. Raises RequestFault: run.unknown, call.unknown."""
         tree, state = await self.seen(who, run)
-        record = tree.calls.get(call)
-        if record is None or record.run != run:
-            raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        record = _call_of(tree, run, call)
         wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), NOBODY, None)
         if wait_ms and record.state in ("held", "admitted"):
             before = record.state
@@ -247,7 +244,7 @@ class Calls(Flights):
         if record.state == "admitted":
             return Busy(record.id, left)
         if record.state == "denied":
-            return Refused(record.id, (Finding("record", record.reason or "guard.failed", f"{record.id} was refused ({record.reason})."),), left)
+            return Refused(record.id, (Finding("record", record.refusal, f"{record.id} was refused ({record.reason})."),), left)
         return await self._from_record(wish, None, record, _RECORDED)
 
 
@@ -259,7 +256,14 @@ _RECORDED = "Recorded result of {call}."
 _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
 
 
+def _call_of(tree: Tree, run: str, call: str) -> CallRecord:
+    record = tree.calls.get(call)
+    if record is None or record.run != run:
+        raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+    return record
+
+
 def _unanswered(record: CallRecord) -> Outcome:
-    code = record.reason or "tool.error"
+    code = record.refusal
     return Outcome(record.state, code, f"{record.id}: {reason(code).title.lower()}.", status=record.status, not_applied=record.not_applied)
 

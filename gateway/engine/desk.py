@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gateway.core.decide.draft import Draft, NeedsStream
+from gateway.core.decide.starting import unknown
 from gateway.core.model import Finding, Principal, PrincipalCaps
 from gateway.core.policy import PolicySet
 from gateway.core.run import Run, Tree, stream_of
@@ -88,7 +89,7 @@ class Desk:
         tree = await self.ledger.state(stream_of(run)) if run.startswith("run_") else Tree()
         found = tree.runs.get(run)
         if found is None or not may_see(who, tree, found, roles):
-            raise RequestFault("run.unknown", f"There is no run {run!r}.")
+            raise fault(unknown(run))
         return tree, found
 
     async def owned(self, who: Caller, run: str) -> tuple[Tree, Run]:
@@ -126,6 +127,10 @@ def may_see(who: Caller, tree: Tree, run: Run, roles: frozenset[str]) -> bool:
     if who.run is not None:
         return who.run in lineage
     return who.principal.id in (run.principal, run.opened_by) or bool(who.principal.roles & roles)
+
+
+def stopping(message: str = "The gateway is stopping; nothing was started.") -> Finding:
+    return Finding("gateway", "gateway.stopping", message)
 
 
 def fault(finding: Finding) -> RequestFault:

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core.assess import review
 from gateway.core.decide import ready, settle
 from gateway.core.model import Effect, Json, Outcome, Payload
-from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
+from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
@@ -184,7 +184,7 @@ class Flights(Desk):
         left = record.deadline_at - self.clock.now_ms()
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
-            return Outcome("cancelled", "call.cancelled", "Cancelled before it was sent; nothing was executed.", not_applied=True)
+            return called_off("Cancelled before it was sent; nothing was executed.")
         if left <= 0 or tool is None:
             kind = "unavailable" if tool is None else "connect_timeout"
             return outcome_of_fault(kind, f"{record.tool} was not sent: {'no time was left' if tool else 'it is gone'}.", record.effect)

@@ -2,9 +2,9 @@
 
 Calls with equal fingerprints get equal verdicts: numbers arrive as canonical JSON writes them, so 1.0 and 1 are one integer.
 Comparisons cross kinds of number (150 > 100.0), arithmetic doesn't: `needs_double` says where it matters.
-Only the facts that an expression reads are handed over. An error, a result of the wrong kind, an integer outside 64 bits, arguments over
-64 KiB or too many values for the expression's loops raise ConditionFault, and the call is denied. As CEL has it, `||` and `&&` pass over an
-error on one side when the other side decides.
+Only the facts that an expression reads are handed over, as flat variables where that means the same (`flat`). An error, a result of the
+wrong kind, an integer outside 64 bits, arguments over 64 KiB or too many values for the expression's loops raise ConditionFault, and the
+call is denied. As CEL has it, `||` and `&&` pass over an error on one side when the other side decides.
 Two things the library gets wrong are mended: `size` of a text counts its characters, not its bytes, and no map can be added to a list.
 """
 
@@ -19,6 +19,7 @@ from gateway.core.guards.guard import ConditionFault
 from gateway.core.model import Json
 from gateway.policy.expression_checks import Reads, arithmetic, check_names, degree, parts_of, reads
 from gateway.policy.expressions import ConditionError, Node, parse, render
+from gateway.policy.flat import NO_ANSWER, Flat, flatten
 
 MAX_ARGS_BYTES = 65_536
 MAX_STEPS = 250_000
@@ -40,21 +41,27 @@ class CompiledValue:
     program: Callable[[dict[str, Any]], Any] = field(repr=False, compare=False)
     reads: Reads = field(repr=False, compare=False)
     degree: int = field(repr=False, compare=False)
+    flat: Flat | None = field(repr=False, compare=False)
 
     def __call__(self, facts: Mapping[str, Json], /) -> Json:
-        return self._guarded(lambda: _normal(self.program(self._given(facts))), facts)
+        return self._guarded(lambda: _normal(self._evaluated(facts)), facts)
 
     def judge(self, facts: Mapping[str, Json]) -> bool:
         """The value, if it is true or false; raises like a call."""
-        result = self._guarded(lambda: self.program(self._given(facts)), facts)
+        result = self._guarded(lambda: self._evaluated(facts), facts)
         if result is True or result is False:
             return bool(result)
         raise self._fault(f"it gives {type(result).__name__}, not true or false")
 
-    def _given(self, facts: Mapping[str, Json]) -> dict[str, Any]:
-        """The facts as the library gets them: those it reads, numbers normalised."""
+    def _evaluated(self, facts: Mapping[str, Json]) -> Any:
         if "args" in self.reads and _is_large(facts["args"]):
             raise ConditionFault(f"the arguments are over {MAX_ARGS_BYTES} bytes")
+        if self.flat is not None and (value := self.flat(facts)) is not NO_ANSWER:
+            return value
+        return self.program(self._given(facts))
+
+    def _given(self, facts: Mapping[str, Json]) -> dict[str, Any]:
+        """The facts as the library gets them: those it reads, numbers normalised."""
         given = {name: _picked(facts[name], members) for name, members in self.reads.items()}
         if self.degree > 1 and _count(given) ** self.degree > MAX_STEPS:
             raise ConditionFault("there are too many values for its loops")
@@ -112,7 +119,24 @@ def _compiled(text: str, tree: Node, variables: frozenset[str]) -> CompiledValue
         if node.kind == "method" and node.text == "matches" and node.parts[1].kind == "literal":
             _check_pattern(node.parts[1])
     run = execute if mended == tree else lambda given: execute({**given, **_HELPERS})
-    return CompiledValue(text, run, reads(tree), degree(tree))
+    work = degree(tree)
+    return CompiledValue(text, run, reads(tree), work, _flat(text, tree, variables) if work <= 1 else None)
+
+
+def _flat(text: str, tree: Node, variables: frozenset[str]) -> Flat | None:
+    """Texts that are all ASCII need no mended `size`; an expression that could write others itself always gets it."""
+    import cel
+
+    found = flatten(tree, variables)
+    if found is None:
+        return None
+    flat, paths = found
+    context = cel.Context()
+    for name, helper in _HELPERS.items():
+        context.add_function(name, helper)
+    execute = _program(_mended(flat)).execute
+    plain = text.isascii() and "\\" not in text
+    return Flat(paths, context, execute, _program(_mended(flat, sizes=False)).execute if plain else execute, _normal)
 
 
 def _program(tree: Node) -> Any:
@@ -145,10 +169,10 @@ def _check_pattern(node: Node) -> None:
         raise ConditionError(f"{node.text[:80]} is no pattern (RE2's syntax, no look-around, no back references)", node.offset) from None
 
 
-def _mended(node: Node) -> Node:
+def _mended(node: Node, *, sizes: bool = True) -> Node:
     """size(x) as size(chars_(x)), x.size() as x.chars_().size(), and x + y as x + summand_(y) where y could be a map."""
-    parts = tuple(map(_mended, node.parts))
-    if node.text == "size" and node.kind in ("call", "method"):
+    parts = tuple(_mended(part, sizes=sizes) for part in node.parts)
+    if sizes and node.text == "size" and node.kind in ("call", "method"):
         parts = (Node(node.kind, "chars_", node.offset, parts),)
     if node.text == "+" and node.kind == "operator":
         parts = (parts[0], *map(_summand, parts[1:]))

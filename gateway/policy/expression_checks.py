@@ -80,6 +80,9 @@ def _inner(node: Node, bound: frozenset[str]) -> Iterator[tuple[Node, frozenset[
     return iter([(node.parts[0], bound), *((body, bodies) for body in node.parts[2:])])
 
 
+Path = tuple[str, ...]
+"""The names from a variable down to a value."""
+
 Reads = dict[str, Any]
 """Which members of a map are read: name -> their Reads in turn, or None for the whole value."""
 
@@ -92,7 +95,7 @@ def reads(tree: Node) -> Reads:
     return found
 
 
-def _add(members: Reads, path: tuple[str, ...]) -> None:
+def _add(members: Reads, path: Path) -> None:
     name, *rest = path
     if not rest:
         members[name] = None
@@ -100,8 +103,8 @@ def _add(members: Reads, path: tuple[str, ...]) -> None:
         _add(inner, tuple(rest))
 
 
-def _paths(node: Node, bound: frozenset[str]) -> Iterator[tuple[str, ...]]:
-    path = _path(node)
+def _paths(node: Node, bound: frozenset[str]) -> Iterator[Path]:
+    path = path_of(node)
     if path:
         if path[0] not in bound | TYPES:
             yield path
@@ -110,12 +113,12 @@ def _paths(node: Node, bound: frozenset[str]) -> Iterator[tuple[str, ...]]:
             yield from _paths(part, names)
 
 
-def _path(node: Node) -> tuple[str, ...]:
-    """The names from a variable down to this value; () for anything else."""
+def path_of(node: Node) -> Path:
+    """The path that this node is; () for anything else."""
     if node.kind == "name":
         return (node.text,)
     key = node.text if node.kind == "field" else _literal_text(node.parts[1]) if node.kind == "index" else None
-    parent = _path(node.parts[0]) if key is not None else ()
+    parent = path_of(node.parts[0]) if key is not None else ()
     return (*parent, str(key)) if parent else ()
 
 

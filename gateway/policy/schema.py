@@ -13,7 +13,7 @@ from gateway.core.model import Effect
 from gateway.core.naming import SHORT
 from gateway.core.units import DURATION, SPAN, USD
 
-SHADOWABLE = tuple(guard.kind for guard in GUARDS if set(guard.reasons) - set(guard.binding))
+SHADOWABLE = tuple(guard.kind for guard in GUARDS if guard.shadowable)
 """Guards that a rule's `shadow` may name: those with a reason that needn't bind."""
 
 MOST_ATTEMPTS = 10

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.cli import parser
 from tests.cli.running import ROOT, ran
+from tests.waiting import START_S
 
 Capture = pytest.CaptureFixture[str]
 
@@ -81,7 +82,7 @@ def test_a_reader_that_leaves_is_no_failure(folder: Path) -> None:
     assert process.stderr is not None
     said = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(10), said) == (0, b"")
+    assert (process.wait(START_S), said) == (0, b"")
 
 
 def test_a_module_run_is_the_same_command(tmp_path: Path) -> None:

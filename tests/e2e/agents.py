@@ -15,8 +15,8 @@ import httpx
 
 from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
-from tests.e2e.waiting import eventually, until
 from tests.scenarios import AROUND
+from tests.waiting import eventually, until
 
 OURS = "tool-call-gateway/"
 PROTOCOL = "io.modelcontextprotocol/"

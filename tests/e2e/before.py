@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.app import create_app, server
 from gateway.settings import load_settings
-from tests.e2e.waiting import until
+from tests.waiting import START_S, WAIT_S, until
 
 SERVER = Path(__file__).parent / "everything_server.py"
 KEY = "key-of-the-suite"
@@ -44,11 +44,11 @@ async def everything(folder: Path, *options: str) -> AsyncIterator[str]:
     port.unlink(missing_ok=True)
     process = await asyncio.create_subprocess_exec(sys.executable, str(SERVER), str(port), *options)
     try:
-        await until(lambda: port.exists() or process.returncode is not None, "the server", 30)
+        await until(lambda: port.exists() or process.returncode is not None, "the server", START_S)
         yield f"http://127.0.0.1:{port.read_text()}/mcp"
     finally:
         process.terminate()
-        await asyncio.wait_for(process.wait(), 10)
+        await asyncio.wait_for(process.wait(), WAIT_S)
 
 
 @asynccontextmanager
@@ -71,9 +71,9 @@ async def governed(folder: Path, upstream: str) -> AsyncIterator[Before]:
 
     serving.config.app = with_key
     task = asyncio.ensure_future(serving.serve())
-    await until(lambda: serving.started or task.done(), "the gateway", 60)
+    await until(lambda: serving.started or task.done(), "the gateway", START_S)
     try:
         yield Before(f"http://127.0.0.1:{serving.servers[0].sockets[0].getsockname()[1]}/mcp", app)
     finally:
         serving.should_exit = True
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, START_S)

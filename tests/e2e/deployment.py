@@ -22,6 +22,7 @@ RUNS: Mapping[str, str] = {
     "coins": f"budgets: {{{LIMITED}, cost_usd: 0.50}}\n  on_exhausted: {{cost: refuse}}",
     "coins_close": f"budgets: {{{LIMITED}, cost_usd: 0.50}}",
     "purse": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 1000, tokens_per_turn: 400}",
+    "history": f"budgets: {{{LIMITED}, input_tokens_per_turn: 100}}",
     "twenty": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 2000, tokens_per_turn: 100}",
     "fifty": "budgets: {turns: unlimited, tool_calls: 50, deadline: 10m, tokens: unlimited}",
     "fifty_coins": "budgets: {turns: unlimited, tool_calls: unlimited, deadline: 10m, tokens: unlimited, cost_usd: 10.00}\n"
@@ -66,14 +67,17 @@ RULES: Mapping[str, str] = {
     "guarded": "effect: read_only, allow_if: args.size <= 5",
     "priced": "effect: read_only, price: {cost_usd: 0.20}",
     "hasty": "effect: idempotent_write, timeout: 1h, min_time: 59m",
+    "placed": "effect: idempotent_write",
     "odd": "effect: read_only",
     "absent": "effect: read_only",
 }
-"""Tool -> its rule. `odd` has a schema that can't be enforced (on `desk`), `absent` is offered by nobody, `ghost` is offered without a rule."""
+"""Tool -> its rule. `placed` has its id in the path (on `web`), `odd` a schema that can't be enforced (on `desk`); `absent` is offered by
+nobody, `ghost` without a rule."""
 
 OFFERED = (*(name for name in RULES if name not in ("odd", "absent")), "ghost")
 SEND_AS = {"web": "send_as: {header: Idempotency-Key}", "desk": "send_as: {meta: key}", "down": "send_as: {header: Idempotency-Key}"}
 SCHEMA = "{type: object, properties: {do: {type: string}, id: {type: string}, size: {type: integer}}}"
+SCHEMA_WITH_ID = SCHEMA.replace("object,", "object, required: [id],", 1)
 PEOPLE = ("mia", "ben")
 AGENTS = (*RUNS, "nobody")
 
@@ -119,9 +123,10 @@ def _keyed(rule: str, send_as: str) -> str:
 
 def _http_tools(described: str) -> str:
     tools = (
-        f"{{name: {name}, description: {described} {name}., method: POST, path: /{name}, body: arguments, input_schema: {SCHEMA}}}"
+        f"{{name: {name}, description: {described} {name}., method: POST, path: '{path}', body: arguments, input_schema: {schema}}}"
         for name in OFFERED
-    )  # fmt: skip
+        for path, schema in [("/placed/{id}", SCHEMA_WITH_ID) if name == "placed" else (f"/{name}", SCHEMA)]
+    )
     return f"[{', '.join(tools)}]"
 
 

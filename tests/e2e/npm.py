@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+DOWNLOAD_S = 180
+"""For a package, on the first run of a machine."""
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 
@@ -26,7 +28,7 @@ def installed(package: str) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=cache)
         install = [_program("npm"), "install", "--no-audit", "--no-fund", "--prefix", fresh, package]
-        subprocess.run(install, check=True, timeout=180, env={**os.environ, "PATH": PATH})
+        subprocess.run(install, check=True, timeout=DOWNLOAD_S, env={**os.environ, "PATH": PATH})
         if not home.exists():
             Path(fresh).rename(home)
     return home / "node_modules"

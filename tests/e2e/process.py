@@ -15,8 +15,8 @@ import httpx
 
 from tests.e2e import deployment
 from tests.e2e.serving import Desk
-from tests.e2e.waiting import eventually
 from tests.e2e.web_upstream import Web
+from tests.waiting import START_S, WAIT_S, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ class Process:
 
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
         known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=WAIT_S, trust_env=False, verify=False)
         self.clients.append(client)
         return client
 
@@ -50,7 +50,7 @@ class Process:
                 except httpx.TransportError:
                     return False
 
-            await eventually(ready, "the gateway", 60)
+            await eventually(ready, "the gateway", START_S)
 
     async def kill(self) -> None:
         """SIGKILL: nothing is said, nothing is written any more."""
@@ -62,7 +62,7 @@ class Process:
 
     async def verify(self) -> int:
         """The exit status of `gateway verify`."""
-        return await asyncio.wait_for((await self._run("verify")).wait(), 60)
+        return await asyncio.wait_for((await self._run("verify")).wait(), START_S)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -75,7 +75,7 @@ class Process:
         assert process is not None
         if process.returncode is None:
             process.send_signal(by)
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.wait_for(process.wait(), WAIT_S)
 
     async def _run(self, command: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(

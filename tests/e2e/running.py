@@ -15,6 +15,8 @@ from textwrap import indent
 
 import httpx
 
+from tests.waiting import START_S, WAIT_S
+
 ROOT = Path(__file__).resolve().parents[2]
 AGENT, MIA = "key-of-the-agent", "key-of-mia"
 _DEPLOYMENT = """\
@@ -47,13 +49,13 @@ async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, s
     )  # fmt: skip
     try:
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START_S):
             await _ready(process, url)
         yield url
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(WAIT_S):
             await process.wait()
 
 

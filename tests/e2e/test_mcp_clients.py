@@ -27,6 +27,7 @@ from mcp.types import CallToolResult, Implementation
 
 from tests.e2e import npm
 from tests.e2e.running import AGENT, MIA, gateway
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -163,7 +164,7 @@ def placed(arguments: dict[str, Any], files: Path | None, repository: Path | Non
 
 @asynccontextmanager
 async def through(url: str, run_key: str) -> AsyncIterator[Client]:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {AGENT}", "Gateway-Run": run_key}, timeout=30) as http:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {AGENT}", "Gateway-Run": run_key}, timeout=WAIT_S) as http:
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
         async with Client(transport, client_info=Implementation(name="e2e", version="1")) as client:
             yield client
@@ -280,7 +281,7 @@ async def test_a_client_that_waits_with_progress_gets_the_result_as_soon_as_a_pe
     async def waited(progress: float, total: float | None, message: str | None) -> None:
         raise AssertionError("it was approved long before the first heartbeat")
 
-    async with through(running, "waiting") as client, asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with through(running, "waiting") as client, asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
         arguments = {"path": str(path), "content": "approved\n"}
         call = tasks.create_task(client.call_tool("files__write_file", arguments, progress_callback=waited))
         hold = await asyncio.to_thread(first_hold, running)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.agents import PROTOCOL, session_post
 from tests.e2e.before import Before, everything, governed
-from tests.e2e.waiting import eventually
+from tests.waiting import START_S, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ class Stateless:
     """A client of 2026-07-28. `asked`: the methods that it was asked for, a list each round."""
 
     def __init__(self, before: Before, can: Mapping[str, Any] = CAN) -> None:
-        self.http = httpx.AsyncClient(base_url=before.url.removesuffix("/mcp"), timeout=30)
+        self.http = httpx.AsyncClient(base_url=before.url.removesuffix("/mcp"), timeout=START_S)
         self.can = can
         self.asked: list[list[str]] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
 from tests.e2e.serving import Stage, staged
-from tests.e2e.waiting import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]

@@ -5,7 +5,6 @@ Equal outside ids, times, hashes (whose equality among themselves must agree) an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -35,8 +34,7 @@ async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dic
     stage.start_over()
     async with kind(stage, one.by, on, f"{kind.__name__}:{one.name}:{on}") as agent:
         await agent.open()
-        async with asyncio.timeout(60):
-            await one.play(agent)
+        await one.play(agent)
         assert set(one.reasons) <= {answer.reason for answer in agent.answers} | {"approval.required"}
         events, plain = await agent.events(), Plain()
         return {

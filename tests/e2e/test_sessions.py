@@ -12,8 +12,8 @@ import pytest
 
 from tests.e2e.agents import OURS, PROTOCOL, SessionAgent, session_post
 from tests.e2e.serving import Stage, running, staged
-from tests.e2e.waiting import until
 from tests.e2e.web_upstream import web_upstream
+from tests.waiting import START_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -93,7 +93,7 @@ async def test_streams_that_have_begun_end_with_an_answer_when_the_gateway_stops
         async with running(tmp_path, web) as stage:
             agent = SessionAgent(stage, "plain", "web", "stopping")
             await agent.open()
-            http = httpx.AsyncClient(base_url=stage.url, headers=dict(agent.session.headers), timeout=30)
+            http = httpx.AsyncClient(base_url=stage.url, headers=dict(agent.session.headers), timeout=START_S)
             listening = asyncio.ensure_future(streamed(http, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
             calling = asyncio.ensure_future(streamed(http, "tools/call", {"name": "web__read", "arguments": {"id": "s", "do": "hang"}}))
             await agent.reached("s")

@@ -18,6 +18,7 @@ from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.upstreams.origin import dispatch, origin, tool
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +59,7 @@ def compile_shape(schema):
 async def opened(*upstreams, **more):
     options = {"wait_s": 5.0, "refresh_s": 0.02, "backoff_s": (0.02, 0.05)} | more
     catalog = Catalog(upstreams, compile_shape, **options)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await catalog.open()
         try:
             yield catalog

@@ -16,6 +16,7 @@ from gateway.upstreams.http_connection import Connection
 from gateway.upstreams.http_dial import Origin, _addresses, dial
 from gateway.upstreams.http_request import HttpTool
 from tests.upstreams.origin import dispatch
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 
@@ -168,7 +169,7 @@ def authority(tmp_path_factory):
     key, certificate = (tmp_path_factory.mktemp("tls") / name for name in ("key.pem", "certificate.pem"))
     names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", names]
-    subprocess.run(["openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=20)
+    subprocess.run(["openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=START_S)
     return key, certificate
 
 

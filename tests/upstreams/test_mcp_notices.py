@@ -9,9 +9,9 @@ import pytest
 from gateway.ports import Notice, UpstreamFault, UpstreamRefusal
 from gateway.upstreams.mcp_notices import Notices
 from gateway.wire.jsonrpc import Notification
-from tests.e2e.waiting import until
 from tests.upstreams.conversation import Conversation
 from tests.upstreams.mcp_origin import END, EVERYTHING, SSE, Server, event, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from gateway.core.outcomes import FAULTS
 from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_post import Endpoint
-from tests.e2e.waiting import until
 from tests.upstreams.mcp_origin import END, EVERYTHING, SSE, Server, done, event, serving
 from tests.upstreams.origin import Connection, dispatch, origin
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -18,6 +18,7 @@ from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.upstreams.origin import dispatch, tool
 from tests.upstreams.test_child import alive, gone
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ def stdio(era: str = "legacy", **more) -> McpStdio:
 @asynccontextmanager
 async def served(era: str = "legacy", **more):
     upstream = stdio(era, **more)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         await upstream.open()
         try:
             yield upstream
@@ -88,7 +89,7 @@ async def test_both_eras_are_spoken(era, tmp_path):
 
 async def test_a_server_that_dies_of_the_new_era_is_started_again_in_the_old_one():
     upstream = stdio("fragile")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         with pytest.raises(UpstreamFault):
             await upstream.open()
         await back(upstream)
@@ -99,7 +100,7 @@ async def test_a_server_that_dies_of_the_new_era_is_started_again_in_the_old_one
 @pytest.mark.parametrize("era", ["mute", "refusing"])
 async def test_a_server_that_never_comes_to_serve_is_unavailable(era):
     upstream = stdio(era, start_s=0.7)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         with pytest.raises(UpstreamFault):
             await upstream.open()
         assert (await fault(upstream, "echo")).kind == "unavailable"
@@ -303,7 +304,7 @@ async def test_a_program_that_does_not_exist_is_unavailable_and_tried_again(capl
 
 async def test_it_can_be_opened_again_after_it_was_closed():
     upstream = stdio()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         for _ in range(2):
             await upstream.open()
             assert await words(upstream, "pid")

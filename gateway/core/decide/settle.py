@@ -9,6 +9,7 @@ from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import Amounts, Effect, Outcome, Payload
+from gateway.core.outcomes import outcome_of_fault
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
@@ -67,15 +68,11 @@ def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple
     if record.state != "admitted" or record.attempt != command.attempt:
         return draft, record.id
     forgotten = record.effect is Effect.IDEMPOTENT_WRITE and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
-    if not forgotten and may_start(draft, record, command.rule, _one_more(command.rule), known=_PASSED):
+    if not forgotten and may_start(draft, record, command.rule, _one_more(command.rule), again=True):
         admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
         record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner)
     return draft, record.id
-
-
-_PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
-"""A call that is in flight, in its turn, has its place there."""
 
 
 def _one_more(rule: ToolRule) -> Amounts:
@@ -84,13 +81,7 @@ def _one_more(rule: ToolRule) -> Amounts:
 
 def given_up(record: CallRecord) -> Outcome:
     """What a call comes to whose owner died and that may not be tried again."""
-    if record.effect is Effect.READ_ONLY:
-        return Outcome("cancelled", "call.cancelled", "The gateway stopped while this read was running.")
-    return in_doubt("The gateway stopped while this write was running; nobody knows whether it happened.")
-
-
-def in_doubt(message: str) -> Outcome:
-    return Outcome("in_doubt", "call.in_doubt", message)
+    return outcome_of_fault("cancelled", "The gateway stopped while this call was running.", record.effect)
 
 
 def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, str]:

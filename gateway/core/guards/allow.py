@@ -16,8 +16,7 @@ class Allow(Guard):
 
     kind: ClassVar[str] = "allow"
     stage: ClassVar[Stage] = Stage.SCOPE
-    reasons: ClassVar[tuple[str, ...]] = ("tool.unknown", "tool.not_allowed", "tool.schema_unsupported")
-    binding: ClassVar[tuple[str, ...]] = reasons
+    shadowable: ClassVar[bool] = False
 
     permitted: bool = True
 

@@ -13,7 +13,7 @@ from gateway.doors.http import read_body
 from gateway.doors.mcp import calls
 from gateway.doors.problems import failure, problem
 from gateway.engine import Caller, Engine
-from gateway.ports import GatewayFault, RequestFault
+from gateway.ports import GatewayFault, RequestFault, malformed
 from gateway.wire import json, jsonrpc, mcp, mcp_headers
 from gateway.wire.jsonrpc import RpcError
 
@@ -90,7 +90,7 @@ class Post:
         if key is None:
             return await engine.implicit_run(self.caller, calls.DOOR)
         if not calls.NAME.fullmatch(key):
-            raise RequestFault("request.malformed", "The run_key must have 1 to 256 characters, none of them a control character.")
+            raise malformed("The run_key must have 1 to 256 characters, none of them a control character.")
         return await engine.run_by_key(self.caller, key, calls.DOOR)
 
 

@@ -60,7 +60,7 @@ def _completed(reply: Completed) -> dict[str, Any]:
 
 
 def _held(reply: Held) -> dict[str, Any]:
-    row = reason("approval.required")
+    row = reason(reply.reason)
     result = mcp.call_result_text(f"{reply.message}\n{row.hint}", False, held_json(reply))
     call = _call(reply.call, reply.state, row.code, hold=reply.hold)
     return {**result, "_meta": _ours(call, reply.budget)}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.core.model import Json
+from gateway.core.outcomes import FAULTS
 from gateway.doors.mcp.post import Post
 from gateway.engine import Engine
 from gateway.ports import RequestFault, Server, UpstreamFault, UpstreamRefusal
@@ -148,8 +149,7 @@ async def _first(servers: list[Server], request: Request, params: Mapping[str, J
                 raise RpcError(no.code, no.message, request.id, no.data) from None
         except UpstreamFault as fault:
             if not left:
-                reason = "tool.timeout" if fault.kind == "timeout" else "upstream.unavailable"
-                raise RequestFault(reason, f"{server.name}: {fault.message}") from None
+                raise RequestFault(FAULTS[fault.kind].reason, f"{server.name}: {fault.message}") from None
     raise AssertionError("no server was asked")
 
 

@@ -11,7 +11,7 @@ from gateway.core.model import Busy, CallRequest, Json, Reply
 from gateway.doors.mcp import calls, listing, results
 from gateway.doors.mcp.post import Post
 from gateway.doors.mcp.stream import Stream
-from gateway.doors.problems import failure, problem
+from gateway.doors.problems import failure, problem, running
 from gateway.engine import Answers, Engine
 from gateway.ports import NOBODY, Client, GatewayFault, RequestFault, Unanswered
 from gateway.wire import jsonrpc, mcp, mcp_headers, mcp_input
@@ -20,7 +20,7 @@ from gateway.wire.jsonrpc import Request, RpcError
 log = logging.getLogger("gateway.mcp")
 
 CANT_ANSWER: Final = jsonrpc.METHOD_NOT_FOUND
-STOPPING: Final = RequestFault("call.in_flight", "The gateway is stopping and can't wait for this call's result any longer.")
+STOPPING: Final = running("The gateway is stopping and can't wait for this call's result any longer.")
 
 Said = Reply | dict[str, Any]
 """A reply of the engine, or the result that says why there is none."""
@@ -122,7 +122,7 @@ def done(answers: Answers) -> asyncio.Future[Answers]:
 
 def stopping() -> dict[str, Any]:
     """The result of a call that the gateway can't wait for any longer: a stream that has begun must still end with an answer."""
-    return results.refused(problem(STOPPING), "admitted")
+    return results.refused(STOPPING, "admitted")
 
 
 def cant_answer(capabilities: Mapping[str, Json], requests: Mapping[str, Any]) -> Unanswered | None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.model import CallRequest, Completed, Held, Json, Malformed, Reply
+from gateway.core.reasons import reason
 from gateway.doors.http import Departure, header, trace_of
-from gateway.doors.problems import WAIT_S, Problem, problem
+from gateway.doors.problems import Problem, problem
 from gateway.doors.render import budget_headers, completed_json, held_json
 from gateway.doors.rest.checks import checked
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import ARGUMENTS, COUNT, FORM, NAME, NAME_OR_NULL, PROVIDER_CALLS, WAIT, fields, refer
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 from gateway.wire import anthropic, openai
 from gateway.wire.calls import MalformedCall
 
@@ -29,7 +30,6 @@ _OWN = fields(
     "tool",
 )
 _PROVIDERS = (openai, anthropic)
-_RETRY_AFTER = [(b"retry-after", str(WAIT_S["approval.required"]).encode())]
 
 
 async def make_call(x: Exchange) -> Answer | Problem:
@@ -53,7 +53,7 @@ def _answer(x: Exchange, reply: Reply) -> Answer | Problem:
         return Answer(200, completed_json(reply))
     if isinstance(reply, Held):
         location = f"/v1/runs/{x.path['run']}/calls/{reply.call}".encode()
-        return Answer(202, held_json(reply), [(b"location", location), *_RETRY_AFTER])
+        return Answer(202, held_json(reply), [(b"location", location), (b"retry-after", str(reason(reply.reason).wait_s).encode())])
     return problem(reply)
 
 
@@ -84,7 +84,7 @@ async def read_call(x: Exchange, body: Mapping[str, Json], at: str) -> tuple[str
         call = provider.read_call(body)
     except MalformedCall as wrong:
         if not wrong.tool:
-            raise RequestFault("request.malformed", f"{at}: {wrong}") from None
+            raise malformed(f"{at}: {wrong}") from None
         return await _own_name(x, wrong.tool), Malformed(str(wrong)), wrong.call_id
     checked({"tool": call.tool, "call_id": call.call_id}, _OWN)
     return await _own_name(x, call.tool), call.arguments, call.call_id
@@ -120,7 +120,7 @@ def _turn(x: Exchange) -> int:
     if sent is None:
         return 0
     if not re.fullmatch(rb"[0-9]{1,9}", sent):
-        raise RequestFault("request.malformed", "Gateway-Turn is no whole number.")
+        raise malformed("Gateway-Turn is no whole number.")
     return int(sent)
 
 
@@ -133,7 +133,7 @@ def _idempotency_key(x: Exchange) -> str | None:
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = re.sub(r"\\(.)", r"\1", text[1:-1])
     if not re.fullmatch("[ -~]{1,256}", text):
-        raise RequestFault("request.malformed", "Idempotency-Key is not 1 to 256 printable ASCII characters.")
+        raise malformed("Idempotency-Key is not 1 to 256 printable ASCII characters.")
     return text
 
 

@@ -137,6 +137,7 @@ _HELD = shown(
     {
         "call": _TEXT,
         "status": {"enum": ["held", "ready"]},
+        "reason": _TEXT,
         "hold": shown({"hold": _TEXT, "url": _TEXT, "expires_at": _TIME}),
         "message": _TEXT,
         "budget": refer("Budget"),

@@ -9,7 +9,7 @@ from gateway.doors.rest.calls import provider_message, read_call
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import ARGUMENTS, COUNT, FORM, NAME, NAME_OR_NULL, NOTHING, PROVIDER_CALLS, fields, refer
 from gateway.engine import AskedCall, UsageRequest
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 
 _ASKED = fields({"call_id": NAME, "tool": NAME, "arguments": ARGUMENTS}, "call_id", "tool")
 _ANSWER = fields(
@@ -62,7 +62,7 @@ def _where(x: Exchange) -> tuple[str, int]:
 async def _asked(x: Exchange, call: dict[str, Any], at: str) -> AskedCall:
     tool, arguments, call_id = await read_call(x, call, at)
     if not call_id:
-        raise RequestFault("request.malformed", f"{at}: the call has no id")
+        raise malformed(f"{at}: the call has no id")
     return AskedCall(call_id, tool, arguments)
 
 

@@ -24,7 +24,9 @@ def test_a_tool_whose_schema_cannot_be_enforced_is_held_back() -> None:
 
 
 def test_no_shadow_suspends_it() -> None:
-    assert all(Placed(Allow(), "p.yaml:9", shadow=True).enforces(reason) for reason in Allow.reasons)
+    place = Placed(Allow(), "p.yaml:9", shadow=True)
+    assert not Allow.shadowable
+    assert all(place.enforces(code) for code in ("tool.unknown", "tool.not_allowed", "tool.schema_unsupported"))
 
 
 def test_every_rule_of_a_policy_has_it_and_none_of_a_ceiling() -> None:

@@ -69,7 +69,7 @@ def test_an_output_schema_still_means_the_same_for_the_tool_s_own_results(value,
 @pytest.mark.parametrize(
     "reply",
     [
-        Held("call_1", "hold_1", 0, "", LEFT),
+        Held("call_1", "hold_1", 0, "approval.required", "", LEFT),
         Refused(None, (Finding("x", "run.unknown", "No."),)),
         Refused("c", (Finding("x", "tool.unknown", "No."),), LEFT),
     ],
