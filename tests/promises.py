@@ -21,6 +21,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_app.py::test_a_write_carries_its_key_and_its_repeat_sends_nothing",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
         "e2e/test_identical_calls.py::test_of_a_hundred_identical_writes_one_is_dispatched_and_the_others_are_marked",
+        "engine/test_inquiry.py::test_a_call_that_asks_twice_is_one_call_one_dispatch_and_one_outcome",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -116,6 +117,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_reaching_in_flight.py::test_a_stdio_server_is_told_of_exactly_the_cancelled_requests",
         "e2e/test_reaching_in_flight.py::test_the_deadline_of_the_run_reaches_http_and_stdio_calls",
         "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
+        "e2e/test_sessions.py::test_a_cancel_reaches_the_read_in_flight_at_its_server",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",
