@@ -57,7 +57,7 @@ class App:
         self.policies = policies
         self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
-        self.catalog = catalog(settings)
+        self.catalog = catalog(settings, self._ledger)
         self.engine = Engine(self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
         authenticate, names = Authenticator(principals(settings), keys, clock), Names(self.catalog)
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())

@@ -11,7 +11,7 @@ from gateway.core.model import Json, Principal, PrincipalCaps
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.policy.schema_index import ShapeError
 from gateway.policy.shapes import compile_shape
-from gateway.ports import Clock, PolicyError, Upstream
+from gateway.ports import Clock, Ledger, PolicyError, Upstream
 from gateway.settings import (
     CommandSettings,
     HttpSettings,
@@ -29,6 +29,7 @@ from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_stdio import McpStdio
+from gateway.upstreams.pins import Pins
 
 
 def refuse_unusable(settings: Settings) -> None:
@@ -62,8 +63,10 @@ def ledger(settings: Settings, clock: Clock) -> SqliteLedger:
     return SqliteLedger(path, empty=streams.empty, evolve=streams.evolve, clock=clock, fold_version=streams.FOLD_VERSION)
 
 
-def catalog(settings: Settings) -> Catalog:
-    return Catalog([_upstream(one) for one in settings.upstreams], _shape)
+def catalog(settings: Settings, ledger: Ledger | None = None) -> Catalog:
+    """Without a ledger nothing is held against what was accepted."""
+    own = frozenset(one.name for one in settings.upstreams if not isinstance(one.origin, McpCommandSettings | McpUrlSettings))
+    return Catalog([_upstream(one) for one in settings.upstreams], _shape, Pins(ledger, own) if ledger is not None else None)
 
 
 def _upstream(one: UpstreamSettings) -> Upstream:

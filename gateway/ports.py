@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from gateway.core.deployment import Pin
 from gateway.core.events import Event
 from gateway.core.model import Finding, Json, Payload, Principal, Tool
 from gateway.core.policy import PolicySet
@@ -269,6 +270,12 @@ class Catalog(Protocol):
 
     def away(self, name: str) -> str | None:
         """Why the upstream of this tool doesn't answer now; None if it does, or if there is no such upstream."""
+
+    def pins(self) -> Mapping[str, Pin]:
+        """Full name -> the accepted definition's digest, of the upstreams that there are."""
+
+    async def accept(self, tools: Sequence[Tool], by: str) -> None:
+        """Accept these tools' definitions as they are here; durable, and in effect when it returns. Raises LedgerFault."""
 
     async def send(self, dispatch: Dispatch) -> Answer: ...
 

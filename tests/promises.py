@@ -73,6 +73,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
     ),
     "P8": (
+        "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
         "core/decide/test_ready.py::test_an_approved_call_is_admitted_exactly_as_it_was_approved",
         "core/decide/test_ready.py::test_it_is_executed_once",
@@ -128,6 +129,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "P14": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
+        "engine/test_tools.py::test_a_changed_tool_is_neither_listed_nor_called_until_it_is_accepted",
+        "engine/test_tools.py::test_a_definition_that_changes_between_intent_and_dispatch_sends_nothing",
+        "e2e/test_reasons_reachable.py::test_a_tool_that_its_upstream_has_changed_is_held_back_at_every_door_until_it_is_accepted",
         "core/guards/test_allow.py::test_a_tool_without_a_rule_is_denied_at_the_place_where_rules_stand",
         "test_app.py::test_a_refused_call_sends_no_byte",
         "e2e/test_mcp_clients.py::test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rule_allows",

@@ -69,7 +69,7 @@ def announce(app: App, found: Settings, port: int, *, as_json: bool) -> None:
     output.say(f"gateway {own_version()} at {url}: MCP at /mcp and /r/RUN_KEY/mcp, REST at /v1, described at /openapi.json")
     under = f"; ceilings {', '.join(ceilings)}" if ceilings else ""
     output.say(f"policies   {', '.join(policies)}{under} (from {shown(found.policies)})")
-    output.say(f"tools      {len(tools)} of {_count(len(found.upstreams), 'upstream')}{_held_back(sum(tool.shape is None for tool in tools))}")
+    output.say(f"tools      {len(tools)} of {_count(len(found.upstreams), 'upstream')}{_held_back(sum(not tool.usable for tool in tools))}")
     if away:
         output.say(f"away       {len(away)} of {len(found.upstreams)}: {', '.join(away)}; tried again until they answer")
 

@@ -57,7 +57,8 @@ class Tool:
     """A named operation of an upstream as the catalog holds it.
 
     `definition` is the upstream's own JSON (MCP tool shape) untouched; `digest` is over it. `shape` judges arguments by its
-    `inputSchema`; `unsupported` says why that schema can't be enforced (then the tool is held back).
+    `inputSchema`. A tool is held back, which is neither listed nor called, for what its schema can't be enforced for (`unsupported`) or its
+    definition isn't accepted for (`unaccepted`).
     """
 
     name: str
@@ -67,6 +68,11 @@ class Tool:
     digest: str
     shape: Any = field(default=None, compare=False)
     unsupported: str | None = None
+    unaccepted: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self.unsupported is None and self.unaccepted is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ REASONS: dict[str, Reason] = _rows(
     # -- scope
     Reason("tool.unknown", 404, False, "No such tool", "Use only the tools that are listed; its upstream doesn't offer this one now.", binding=True),
     Reason("tool.not_allowed", 403, False, "Tool not allowed", "Use only the tools that are listed; asking again won't help.", binding=True),
+    Reason("tool.changed", 403, False, "Tool changed", "Go on without this tool; an operator has to accept its new definition.", binding=True),
+    Reason("tool.digest", 409, False, "Not what you saw", "Look at the definition again and accept it by its current digest."),
     Reason("tool.schema_unsupported", 403, False, "Tool held back", "Go on without this tool; its schema can't be enforced here.", binding=True),
     # -- shape
     Reason("arguments.malformed", 422, True, "Malformed arguments", "Send the arguments as one complete JSON object.", binding=True),

@@ -7,6 +7,7 @@ from gateway.engine.api import (
     ListedTool,
     RunRequest,
     RunView,
+    ToolView,
     TurnResult,
     TurnView,
     UsageRequest,
@@ -16,6 +17,6 @@ from gateway.engine.inquiry import Answers
 from gateway.engine.sweep import Engine
 
 __all__ = [
-    "Answers", "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest", "fault",
-    "stopping",
+    "Answers", "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "ToolView", "TurnResult", "TurnView",
+    "UsageRequest", "fault", "stopping",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.core.assess import review
 from gateway.core.decide import ready, settle
-from gateway.core.model import Effect, Json, Outcome, Payload
+from gateway.core.model import Effect, Json, Outcome, Payload, Tool
 from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
@@ -185,9 +185,9 @@ class Flights(Desk):
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
             return called_off("Cancelled before it was sent; nothing was executed.")
-        if left <= 0 or tool is None:
-            kind = "unavailable" if tool is None else "connect_timeout"
-            return outcome_of_fault(kind, f"{record.tool} was not sent: {'no time was left' if tool else 'it is gone'}.", record.effect)
+        if left <= 0 or tool is None or _is_other(tool, record):
+            kind, why = ("connect_timeout", "no time was left") if left <= 0 else ("unavailable", "it is gone" if tool is None else "it has changed")
+            return outcome_of_fault(kind, f"{record.tool} was not sent: {why}.", record.effect)
         idempotency = flight.rule.idempotency
         dispatch = Dispatch(
             tool, flight.arguments, record.key, idempotency.send_as, record.deadline_at, left, record.effect is Effect.NON_IDEMPOTENT,
@@ -283,6 +283,11 @@ class Flights(Desk):
         after = committed.states[stream_of(record.run)].calls[record.id]
         if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
             self.launch(after, rule, arguments)
+
+
+def _is_other(tool: Tool, record: CallRecord) -> bool:
+    """Has the definition become another since it was judged, and perhaps approved?"""
+    return tool.unaccepted is not None or record.tool_digest not in ("", tool.digest)
 
 
 def _stopped(tree: Tree, record: CallRecord) -> bool:

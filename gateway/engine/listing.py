@@ -1,4 +1,4 @@
-"""Which tools a run may see, and how: a rule (not in shadow) names it, its schema can be enforced, injected arguments are hidden.
+"""Which tools a run may see, and how: a rule (not in shadow) names it, it isn't held back, injected arguments are hidden.
 
 Short names are worked out once for each policy set, again when the catalog changes.
 """
@@ -29,7 +29,7 @@ class Naming:
             self._tools, self._by_digest = tools, {}
         found = self._by_digest.get(policies.digest)
         if found is None:
-            found = self._by_digest[policies.digest] = short_names(policies, [tool.name for tool in tools if tool.unsupported is None])
+            found = self._by_digest[policies.digest] = short_names(policies, [tool.name for tool in tools if tool.usable])
         return found
 
 
@@ -38,7 +38,7 @@ def listed(tools: Sequence[Tool], policies: PolicySet, short: ShortNames) -> lis
     found = []
     for tool in sorted(tools, key=lambda one: one.name):
         rule = policies.rule_for(tool.name)
-        if rule is not policies.policy.deny and tool.unsupported is None:
+        if rule is not policies.policy.deny and tool.usable:
             found.append(ListedTool(tool, _definition(tool, rule), rule.effect, short.names.get(tool.name)))
     return found
 

@@ -44,13 +44,13 @@ class Runs(Calls):
             streams.append(stream_of(request.continues))
         if request.parent_run is not None:
             if who.run != request.parent_run:
-                raise _forbidden("A child run is opened with its parent's run token.")
+                raise forbidden("A child run is opened with its parent's run token.")
             await self.owned(who, request.parent_run)
             answer, committed = await self.decide(
                 [stream_of(request.parent_run)], lambda states, now: runs.open_child(states, command, now), keep=command.policies
             )
         elif who.run is not None:
-            raise _forbidden("A run token opens children only; name `parent_run`, or use the principal's key.")
+            raise forbidden("A run token opens children only; name `parent_run`, or use the principal's key.")
         else:
             answer, committed = await self.decide(streams, lambda states, now: runs.open_root(states, command, now), keep=command.policies)
         if isinstance(answer, Finding):
@@ -62,7 +62,7 @@ class Runs(Calls):
         principal = who.principal
         task_type = request.task_type or DEFAULT_TASK_TYPE
         if task_type not in (principal.task_types or {DEFAULT_TASK_TYPE}):
-            raise _forbidden(f"{principal.id!r} may not claim the task type {task_type!r}.")
+            raise forbidden(f"{principal.id!r} may not claim the task type {task_type!r}.")
         if request.parent_run is not None and request.continues is not None:
             raise malformed("A child run can't continue another: give `parent_run` or `continues`, not both.")
         policies = self.policies.choose(principal, task_type, request.policy)
@@ -124,7 +124,7 @@ class Runs(Calls):
         """Only an operator lets a frozen run go on."""
         await self.directed(who, run)
         if "operator" not in who.principal.roles:
-            raise _forbidden("Resuming a frozen run takes the role operator.")
+            raise forbidden("Resuming a frozen run takes the role operator.")
         return await self._ran(run, lambda states, now: runs.resume(states, run, who.principal.id, now))
 
     async def events(self, who: Caller, run: str, after: int, limit: int) -> list[Recorded]:
@@ -284,7 +284,7 @@ class Runs(Calls):
         return HoldView(hold, record, tree.runs[hold.run], arguments)
 
 
-def _forbidden(message: str) -> RequestFault:
+def forbidden(message: str) -> RequestFault:
     return RequestFault("auth.forbidden", message)
 
 

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from gateway.core.decide import runs
-from gateway.engine.runs import Runs
+from gateway.engine.tools import Definitions
 from gateway.ports import LedgerFault
 
 log = logging.getLogger("gateway.engine")
@@ -15,7 +15,7 @@ log = logging.getLogger("gateway.engine")
 SWEEP_MS = 1_000
 
 
-class Engine(Runs):
+class Engine(Definitions):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._sweeper: asyncio.Task[None] | None = None

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.core.deployment import Deployment
-from gateway.core.events import CallAdmitted, CallSettled, Event, ToolSeen
+from gateway.core.events import CallAdmitted, CallSettled, Event, ToolsAccepted, ToolsPinned
 from gateway.core.run import Hold, Tree, Vote, idle_at
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -77,8 +77,8 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
         if record is not None and record.hold is not None:
             rows += _hold(before, after, stream, record.hold)
         return rows, row
-    if isinstance(event, ToolSeen):
-        return [Row("tools", event.tool, (event.tool, event.digest, stream))], None
+    if isinstance(event, ToolsPinned | ToolsAccepted):
+        return [_tool(tool, digest, stream) for tool, digest in event.tools.items()], None
     return [], None
 
 
@@ -91,7 +91,7 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
         for hold in state.holds:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):
-        yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
+        yield from (_tool(tool, pin.digest, stream) for tool, pin in state.pins.items())
 
 
 def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
@@ -123,3 +123,7 @@ def _hold(before: Tree, after: Tree, stream: str, id: str) -> list[Row]:
 def _vote(hold: Hold, vote: Vote, stream: str) -> Row:
     id = f"{hold.id}/{vote.by}"
     return Row("votes", id, (id, hold.id, vote.by, vote.vote, vote.at, vote.note, stream))
+
+
+def _tool(tool: str, digest: str, stream: str) -> Row:
+    return Row("tools", tool, (tool, digest, stream))

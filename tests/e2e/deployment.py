@@ -88,7 +88,7 @@ def key_of(id: str) -> str:
 
 
 def write(folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does") -> Path:
-    """The files of the deployment; the path of gateway.yaml. `described` begins the description of each HTTP tool."""
+    """The files of the deployment; the path of gateway.yaml. `described` begins each tool's description."""
     (folder / "policies").mkdir(parents=True, exist_ok=True)
     rules = "".join(_rules(upstream) for upstream in SEND_AS)
     for name, run in RUNS.items():
@@ -100,7 +100,7 @@ def write(folder: Path, web: str, heard: Path, *, port: int = 0, described: str 
         f'  web: {{http: {{base_url: "{web}", tools: {_http_tools(described)}}}}}\n'
         f'  down: {{http: {{base_url: "http://127.0.0.1:9", tools: {_http_tools(described)}}}}}\n'
         f'  desk: {{mcp: {{command: ["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"], '
-        f'env: {{HEARD: "{heard}"}}}}}}\n{_principals()}'
+        f'env: {{HEARD: "{heard}", DESCRIBED: "{described}"}}}}}}\n{_principals()}'
     )
     return settings
 
@@ -123,7 +123,7 @@ def _keyed(rule: str, send_as: str) -> str:
 
 def _http_tools(described: str) -> str:
     tools = (
-        f"{{name: {name}, description: {described} {name}., method: POST, path: '{path}', body: arguments, input_schema: {schema}}}"
+        f"{{name: {name}, description: \"{described} {name}.\", method: POST, path: '{path}', body: arguments, input_schema: {schema}}}"
         for name in OFFERED
         for path, schema in [("/placed/{id}", SCHEMA_WITH_ID) if name == "placed" else (f"/{name}", SCHEMA)]
     )

@@ -43,6 +43,10 @@ def test_a_tool_whose_schema_can_not_be_enforced_is_not_listed() -> None:
     assert names(tool("crm.get_a", unsupported="$ref to elsewhere")) == []
 
 
+def test_a_tool_whose_definition_is_not_the_accepted_one_is_not_listed() -> None:
+    assert names(tool("crm.get_a", unaccepted="changed"), tool("crm.get_b")) == ["crm.get_b"]
+
+
 def test_what_the_gateway_fills_in_is_hidden_and_all_else_is_as_the_upstream_says() -> None:
     [shown] = listed([tool("crm.set")], policies(), NONE)
     assert shown.definition == {"inputSchema": {"type": "object", "properties": {"id": {}}, "required": ["id"]}, "x-own": 1}

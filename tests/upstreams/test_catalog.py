@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from gateway.core import streams
 from gateway.core.canonical import digest
-from gateway.ports import Answer, Dispatch, Notice, UpstreamFault
+from gateway.ledger.sqlite import SqliteLedger
+from gateway.ports import Answer, Dispatch, LedgerFault, Notice, UpstreamFault
 from gateway.upstreams.catalog import Catalog
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_stdio import McpStdio
+from gateway.upstreams.pins import CHANGED, NEW, Pins
+from tests.fakes import FakeClock
 from tests.upstreams.origin import dispatch, origin, tool
 from tests.waiting import WAIT_S
 
@@ -279,3 +283,78 @@ async def test_tools_of_an_upstream_that_says_nothing_are_told_too():
         shop.definitions = [defined("a", description="another")]
         await until(lambda: seen)
     assert seen == [("shop", "notifications/tools/list_changed")]
+
+
+# ---- pins ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def ledger(tmp_path):
+    ledger = SqliteLedger(tmp_path / "gateway.db", empty=streams.empty, evolve=streams.evolve, clock=FakeClock())
+    await ledger.open()
+    yield ledger
+    await ledger.close()
+
+
+def usable(catalog) -> list[str]:
+    return [one.name for one in catalog.all() if one.usable]
+
+
+async def test_a_changed_definition_is_held_back_until_it_is_accepted_and_the_others_stay(ledger):
+    shop = Shop(defined("a"), defined("b"))
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        assert usable(catalog) == ["shop.a", "shop.b"]
+        shop.definitions = [defined("a", description="Other."), defined("b")]
+        await until(lambda: usable(catalog) == ["shop.b"])
+        changed, before = catalog.tool("shop.a"), catalog.all()
+        assert (changed.unaccepted, changed.definition["description"]) == (CHANGED, "Other.")
+        told = []
+        catalog.listen(lambda notice: told.append((notice.upstream, notice.method)))
+        await catalog.accept([changed], "user:ops")
+        assert usable(catalog) == ["shop.a", "shop.b"]
+        assert told == [("shop", "notifications/tools/list_changed")]
+        assert catalog.all() is not before
+        assert (catalog.pins()["shop.a"].by, catalog.pins()["shop.b"].by) == ("user:ops", "")
+
+
+async def test_a_tool_that_its_upstream_offers_later_is_held_back_and_one_that_is_gone_is_away(ledger, caplog):
+    shop = Shop(defined("a"))
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        shop.definitions = [defined("b")]
+        await until(lambda: catalog.tool("shop.b"))
+        assert (catalog.tool("shop.a"), catalog.tool("shop.b").unaccepted) == (None, NEW)
+        shop.definitions = [defined("b"), defined("a")]
+        await until(lambda: usable(catalog) == ["shop.a"])
+        assert catalog.pins().keys() == {"shop.a"}
+    assert len([record for record in caplog.records if "held back" in record.message]) == 1, "said once"
+
+
+async def test_an_upstream_that_is_away_at_the_start_keeps_its_pins(ledger):
+    async with opened(Shop(defined("a")), pins=Pins(ledger)):
+        pass
+    shop = Shop(defined("a", description="Other."), there=False)
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        assert (catalog.all(), list(catalog.pins())) == ((), ["shop.a"])
+        shop.there = True
+        await until(lambda: catalog.tool("shop.a"))
+        assert catalog.tool("shop.a").unaccepted == CHANGED
+    async with opened(Shop(name="other"), pins=Pins(ledger)) as catalog:
+        assert catalog.pins() == {}, "pins of upstreams that the deployment no longer has"
+
+
+async def test_what_can_not_be_pinned_is_not_offered_and_tried_again(ledger):
+    class Away(SqliteLedger):
+        down = True
+
+        async def transact(self, streams, step):
+            if self.down:
+                raise LedgerFault("the disk is away")
+            return await ledger.transact(streams, step)
+
+    away = Away(":unused:", empty=streams.empty, evolve=streams.evolve, clock=FakeClock())
+    away.state, away.watch = ledger.state, ledger.watch
+    async with opened(Shop(defined("a")), pins=Pins(away)) as catalog:
+        assert (catalog.all(), "the disk is away" in catalog.away("shop.a")) == ((), True)
+        away.down = False
+        await until(lambda: usable(catalog) == ["shop.a"])
+        assert catalog.away("shop.a") is None
