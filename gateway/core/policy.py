@@ -84,6 +84,14 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """What listed definitions say of the policy: each tool's effect in its annotations, the run's budget in its description."""
+
+    effect: bool = True
+    budget: bool = False
+
+
+@dataclass(frozen=True)
 class Policy:
     """One document. `guards` are those built once a document (turns, budgets, loops); `deny` is what an unnamed tool meets."""
 
@@ -99,6 +107,7 @@ class Policy:
     guards: tuple[Placed, ...]
     deny: ToolRule
     description: str = ""
+    listing: Listing = Listing()
 
 
 @dataclass(frozen=True)

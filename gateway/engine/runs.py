@@ -10,7 +10,7 @@ from gateway.core.decide import holds, runs, turns
 from gateway.core.guards.budgets import SAYS_NOTHING, checked_caps, limits_of
 from gateway.core.guards.turns import unknown
 from gateway.core.left import budget_left
-from gateway.core.model import Finding, Json, Limits
+from gateway.core.model import BudgetLeft, Finding, Json, Limits
 from gateway.core.policy import PolicySet, ungoverned
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, principal_stream, stream_of
 from gateway.core.units import usd_micros
@@ -139,17 +139,17 @@ class Runs(Calls):
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         """What the run may use, by name; never charged."""
-        _, state = await self.seen(who, run)
-        return self._listed(await self.governing(state.policy_digest))
+        tree, state = await self.seen(who, run)
+        return self._listed(await self.governing(state.policy_digest), budget_left(tree, run, self.clock.now_ms()))
 
     async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
         """The tool that the run's policy lists under this short name."""
         _, state = await self.seen(who, run)
         return self._naming.of(self.catalog.all(), await self.governing(state.policy_digest)).tools.get(name)
 
-    def _listed(self, policies: PolicySet) -> list[ListedTool]:
+    def _listed(self, policies: PolicySet, left: BudgetLeft | None = None) -> list[ListedTool]:
         tools = self.catalog.all()
-        return listed(tools, policies, self._naming.of(tools, policies))
+        return listed(tools, policies, self._naming.of(tools, policies), left)
 
     async def _ran(self, run: str, decide: Any) -> RunView:
         answer, committed = await self.decide([stream_of(run)], decide)

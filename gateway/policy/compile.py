@@ -17,7 +17,7 @@ from gateway.core.guards.budgets import SAYS_NOTHING, limits_of
 from gateway.core.guards.guard import Condition, Guard, Placed, Section
 from gateway.core.model import Effect, Limits
 from gateway.core.naming import OWN
-from gateway.core.policy import Idempotency, Match, Policy, Retry, ToolRule
+from gateway.core.policy import Idempotency, Listing, Match, Policy, Retry, ToolRule
 from gateway.core.units import duration_ms, usd_micros
 from gateway.policy.document import RESULT_VARIABLES, Document
 from gateway.policy.rule_checks import DEFAULT_TIMEOUT, Rule, complaints, covers
@@ -53,6 +53,8 @@ def _policy(document: Document, digest: str) -> Policy | None:
     """None if there is any mistake."""
     data = document.data
     kind = data.get("kind", "policy")
+    if kind == CEILING and "listing" in data:
+        document.report("/listing", "what is listed is the policy's to say")
     if kind == "policy" and not data.get("tools"):
         document.report("/tools", "`tools` names no rule; without one every call is denied")
     guards = tuple(_placed(document, kind))
@@ -66,6 +68,7 @@ def _policy(document: Document, digest: str) -> Policy | None:
         data.get("apply", "at_once" if kind == CEILING else "new_runs"),
         Match(frozenset(match.get("principals", ())), frozenset(match.get("task_types", ()))),
         limits_of(document.part("run"), base), rules, guards, _deny(document, digest), data.get("description", ""),
+        Listing(**document.part("listing")),
     )  # fmt: skip
 
 

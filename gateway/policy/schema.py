@@ -43,6 +43,13 @@ def document_schema() -> dict[str, Any]:
                 "task_types": _list({"type": "string", "minLength": 1}, "a list of task types"),
             },
         ),
+        "listing": _mapping(
+            "a mapping: what listed tools say beside their definitions",
+            {
+                "effect": {"type": "boolean", "description": "true: readOnlyHint and idempotentHint are as the rules' effects say (true)"},
+                "budget": {"type": "boolean", "description": "true: descriptions end with the tool calls that are left (false)"},
+            },
+        ),
         "run": _mapping("a mapping: what bounds a run", _home("run")),
         "defaults": _mapping("a mapping: what rules don't say", {"timeout": _timeout(), **_home("defaults")}),
         "tools": {"type": "array", "items": _rule(), "description": "a list of rules; the first that matches a tool wins, no rule denies"},

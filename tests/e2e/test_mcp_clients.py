@@ -244,6 +244,8 @@ async def test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rul
         said, direct = (each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in (one, expected[name]))
         if "outputSchema" in direct:
             assert said.pop("outputSchema")["anyOf"][0]["required"] == direct.pop("outputSchema")["required"]
+        ours, theirs = said.pop("annotations"), direct.pop("annotations", {})
+        assert ours == theirs | {hint: ours[hint] for hint in ("readOnlyHint", "idempotentHint") if hint in ours}, "the policy's word on effects"
         assert said == {**direct, "name": name}
 
 

@@ -118,3 +118,9 @@ def test_a_ceiling_that_says_non_idempotent_may_leave_the_gate_to_the_policy_by_
 )  # fmt: skip
 def test_a_pattern_covers_another_if_it_matches_all_that_the_other_matches(earlier: str, later: str, covered: bool) -> None:
     assert covers(earlier, later) is covered
+
+
+def test_how_tools_are_listed_is_the_policys_to_say() -> None:
+    assert places(policy("- {tool: a.b}", HEAD + "listing: {effect: false, budget: true}\n")) == []
+    assert places(ceiling("- {tool: a.b, effect: read_only}", "listing: {effect: false}\n")) == ["4:10"]
+    assert places(policy("- {tool: a.b}", HEAD + "listing: {effect: annotations}\n")) == ["5:19"]
