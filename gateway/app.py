@@ -7,8 +7,8 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -150,9 +150,15 @@ def own_version() -> str:
 
 
 class Server(uvicorn.Server):
-    """`listening` is told the port once the gateway can be reached on it."""
+    """`listening` is told the port once the gateway can be reached on it. `guest`: signals are somebody else's to take."""
 
     listening: Callable[[int], None] | None = None
+    guest = False
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with nullcontext() if self.guest else super().capture_signals():
+            yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if isinstance(app := self.config.app, App):
@@ -200,11 +206,19 @@ def serve(settings: Settings, listening: Callable[[App, int], None] | None = Non
     running = server(app, settings)
     if listening is not None:
         running.listening = lambda port: listening(app, port)
+    with said_once(app):
+        try:
+            running.run()
+        except SystemExit:  # the server's own statuses mean nothing to whoever started us
+            raise (app.fault or SystemExit(1)) from None
+
+
+@contextmanager
+def said_once(app: App) -> Iterator[None]:
+    """The app's fault is raised, so the server needn't log it too."""
     log_of_server = logging.getLogger("uvicorn.error")
-    log_of_server.addFilter(said_once := lambda _: app.fault is None)  # a fault is raised, so the server needn't log it too
+    log_of_server.addFilter(quiet := lambda _: app.fault is None)
     try:
-        running.run()
-    except SystemExit:  # the server's own statuses mean nothing to whoever started us
-        raise (app.fault or SystemExit(1)) from None
+        yield
     finally:
-        log_of_server.removeFilter(said_once)
+        log_of_server.removeFilter(quiet)

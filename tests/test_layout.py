@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors",
     },
     "gateway.client": {"httpx"},
+    "gateway.stdio": {"httpx", "gateway.wire", "gateway.upstreams.lines", "gateway.stdio"},
     "gateway.app": {"*"},
     "gateway.cli": {"*"},
     "gateway.demo": {"*"},

@@ -59,11 +59,17 @@ async def reading(path: str) -> AsyncIterator[SqliteLedger]:
         await ledger.close()
 
 
-def asked(path: str, url: str | None, method: str, *route: str, body: Any = None) -> Any:
-    """Ask the running gateway at /v1/ROUTE/… with the user's key; its refusal becomes a Failure in its own words."""
+def own_key() -> str:
+    """The user's key, from the environment."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key.isascii() or not key.isprintable() or not key:
-        raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated person.")
+        raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated principal.")
+    return key
+
+
+def asked(path: str, url: str | None, method: str, *route: str, body: Any = None) -> Any:
+    """Ask the running gateway at /v1/ROUTE/… with the user's key; its refusal becomes a Failure in its own words."""
+    key = own_key()
     base = (url or address(settings(path))).rstrip("/")
     target = "/".join((base, "v1", *(quote(step, safe="") for step in route)))
     try:

@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 def run_gateway(args: argparse.Namespace) -> None:
     found = settings(args.config)
-    _log_to_stderr()
+    log_to_stderr()
     if wrong := cant_listen(found.listen.host, found.listen.port):
         raise Failure(f"{wrong}; end what listens there, or change `listen` in {args.config}.")
     serve(found, lambda app, listening: announce(app, found, listening, as_json=args.json))
@@ -82,7 +82,7 @@ def _held_back(number: int) -> str:
     return f", {number} of them held back, as the log says" if number else ""
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """The log for people; of what uvicorn tells about itself only what is wrong."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
