@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from typing import Any
 
 import httpx
@@ -145,7 +146,13 @@ class Way:
         if self._settings is None or self._own is not None:
             return await self._at(str(self._url))
         at = _listening(self._settings)
-        return await (self._at(address(self._settings)) if at is None else self._serving(self._settings, at))
+        if at is None:
+            return await self._at(address(self._settings))
+        with ExitStack() as undo:
+            undo.callback(at.close)
+            found = await self._serving(self._settings, at)
+            undo.pop_all()
+        return found
 
     async def _at(self, url: str, *, ours: bool = False) -> Gateway:
         """The gateway that is ready there; our own needs no certificate for the name by which we ask."""
@@ -171,7 +178,6 @@ class Way:
         serving = asyncio.ensure_future(_served(app, running, at))
         await asyncio.wait({serving, port}, return_when=asyncio.FIRST_COMPLETED)
         if not port.done():
-            at.close()
             raise app.fault or Failure("The gateway could not be started; the log says why.")
         self._own = running, serving
         self._url = address(found).rpartition(":")[0] + f":{port.result()}"
