@@ -19,6 +19,7 @@ from gateway.settings import load_settings
 from tests.cli.running import ended, ran, started
 from tests.serving import KEYS, SECRET, Served, served, settings_in
 from tests.upstreams.origin import Connection, origin
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 Capture = pytest.CaptureFixture[str]
@@ -46,7 +47,7 @@ def settings_at(folder: Path, port: int) -> Any:
 
 
 async def refused(way: Way) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(START_S):
         with pytest.raises(Failure) as why:
             await way.open()
     await way.close()
@@ -115,7 +116,7 @@ async def test_it_becomes_the_gateway_where_there_is_none_and_ends_with_its_clie
     way = Way(settings_at(tmp_path, 0), None, HEADERS)
     serving = asyncio.ensure_future(bridged(way, into, out))
     os.write(say, b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n')
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         assert b'"id":1' in await asyncio.to_thread(os.read, hear, 1 << 16)
         os.close(say)
         await serving

@@ -15,6 +15,7 @@ from mcp import StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from tests.e2e import deployment
+from tests.waiting import START_S
 
 ROOT = Path(__file__).resolve().parents[2]
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -63,7 +64,7 @@ class Stdio:
     async def hears(self) -> dict[str, Any]:
         """The next line."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START_S):
             line = await self.process.stdout.readline()
         assert line, (await self.ended()).log
         self.said.append(json.loads(line))
@@ -90,7 +91,7 @@ class Stdio:
 
     async def ended(self) -> Stdio:
         """What was left to say, and the exit status in `process.returncode`."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START_S):
             out, err = await self.process.communicate()
         self.said += [json.loads(line) for line in out.splitlines()]
         self.log = err.decode()

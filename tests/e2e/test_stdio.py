@@ -17,8 +17,8 @@ from mcp import Client
 from tests.e2e import deployment
 from tests.e2e.serving import Desk
 from tests.e2e.stdio_process import Stdio, call, lives, request, transport
-from tests.e2e.waiting import eventually, until
 from tests.e2e.web_upstream import Web, web_upstream
+from tests.waiting import eventually, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

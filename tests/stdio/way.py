@@ -13,8 +13,8 @@ import httpx
 
 from gateway.stdio.bridge import Bridge, Gateway
 from gateway.upstreams.lines import Overlong
-from tests.e2e.waiting import until
 from tests.upstreams.origin import Connection, Origin, Seen, origin
+from tests.waiting import until
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 SESSION = {"mcp_session_id": "s1"}
