@@ -19,7 +19,7 @@ import httpx
 
 from gateway.stdio.pipes import Closed
 from gateway.upstreams.lines import Overlong
-from gateway.wire import json, jsonrpc, mcp, mcp_headers, sse
+from gateway.wire import json, jsonrpc, mcp, mcp_client, mcp_headers, sse
 
 log = logging.getLogger("gateway.stdio")
 
@@ -151,7 +151,11 @@ class Bridge:
         why = "The gateway answered with no message."
         try:
             await self._exchange(line, message, take)
-        except _FAULTS as fault:
+        except Closed:
+            raise
+        except Exception as fault:  # whatever went wrong here, the client waits for an answer
+            if not isinstance(fault, _FAULTS):
+                log.error("a request was not passed on", exc_info=fault)
             why = f"The gateway gave no answer ({fault or type(fault).__name__}). Ask again: nothing is executed twice."
         finally:
             if self._running.get(asked.id) is asked:
@@ -217,8 +221,9 @@ class Bridge:
         if response.status_code == 404 and _version(message) is None and self._session is not None:
             return await self._begin_anew(self._session, response)
         if response.status_code == 400 and _version(message) is not None and message["method"] == "tools/call":
-            error = json.parse(await response.aread()).get("error", {})
-            return error.get("code") == jsonrpc.HEADER_MISMATCH and await self._learn_marks(message)
+            said = jsonrpc.read(json.parse(await response.aread()))
+            mismatch = isinstance(said, jsonrpc.Response) and said.error is not None and said.error["code"] == jsonrpc.HEADER_MISMATCH
+            return mismatch and await self._learn_marks(message)
         return False
 
     async def _begin_anew(self, session: _Session, response: httpx.Response) -> bool:
@@ -241,11 +246,14 @@ class Bridge:
 
             request = jsonrpc.request("marks", "tools/list", params)
             await self._exchange(json.dumps(request), request, take)
-            result = json.parse(pages[-1]).get("result", {}) if pages else {}
-            self._marks |= {tool["name"]: _marked(tool) for tool in result.get("tools", ())}
-            if "nextCursor" not in result:
-                return bool(result)
-            params = params | {"cursor": result["nextCursor"]}
+            said = jsonrpc.read(json.parse(pages[-1])) if pages else None
+            if not isinstance(said, jsonrpc.Response) or said.error is not None:
+                return False
+            tools, cursor = mcp_client.tools_page(said.result)
+            self._marks |= {tool["name"]: _marked(tool) for tool in tools}
+            if cursor is None:
+                return True
+            params = params | {"cursor": cursor}
         return True
 
 
@@ -266,12 +274,13 @@ async def _read(response: httpx.Response, take: Take) -> None:
 
 
 def _answer_to(asked: _Asked, data: bytes) -> bytes:
-    """The message as it is said; an error that was found before the request was read gets the request's id."""
+    """The message as it is said; an error that was found before the request was read gets the request's id. Raises RpcError, JsonError."""
     message = json.parse(data)
-    if not isinstance(message, dict) or "method" in message:
+    said = jsonrpc.read(message)
+    if not isinstance(said, jsonrpc.Response):
         return data
     asked.answered = True
-    return json.dumps({**message, "id": asked.id}) if message.get("id") is None else data
+    return json.dumps({**message, "id": asked.id}) if said.id is None else data
 
 
 def _request_id(message: Any) -> jsonrpc.Id | None:

@@ -129,6 +129,7 @@ async def test_what_was_asked_before_the_client_closed_its_end_is_answered_and_n
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, None], ids=str)
 async def test_it_ends_at_once_and_leaves_nothing_behind(place: Place, end: signal.Signals | None) -> None:
     async with place.process() as it:
+        await it.result(request(0, "server/discover"))
         await it.say(call(1, "desk__read", id="h", do="hang"), call(2, "web__read", id="w", do="hang"))
         await place.desk.reached("h")
         await place.web.reached("w")
@@ -149,6 +150,7 @@ async def test_it_ends_at_once_and_leaves_nothing_behind(place: Place, end: sign
 
 async def test_a_cancelled_request_reaches_the_tool_and_is_not_answered(place: Place) -> None:
     async with place.process() as it:
+        await it.result(request(0, "server/discover"))
         await it.say(call(1, "web__read", progress=True, id="c", do="hang"))
         await place.web.reached("c")
         await it.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
