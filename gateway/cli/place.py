@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from gateway.cli.arguments import KEY_VARIABLE
 from gateway.cli.output import Failure
 from gateway.core.streams import FOLD_VERSION, empty, evolve
 from gateway.doors.render import visible
@@ -18,8 +19,6 @@ from gateway.ledger.sqlite import SqliteLedger
 from gateway.settings import Settings, load_settings
 from gateway.source import SourceError
 from gateway.system import SystemClock
-
-KEY_VARIABLE = "GATEWAY_KEY"
 
 
 def shown(path: Path) -> str:
@@ -63,8 +62,8 @@ def asked(path: str, url: str | None, method: str, *route: str, body: Any = None
     """Ask the running gateway at /v1/ROUTE/… with the user's key; its refusal becomes a Failure in its own words."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key.isascii() or not key.isprintable() or not key:
-        raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated person.")
-    base = (url or address(settings(path))).rstrip("/")
+        raise Failure(f"Set {KEY_VARIABLE} to your key, as in `{KEY_VARIABLE}=gwk_… gateway …`; the gateway has to know who asks.")
+    base = url or address(settings(path))
     target = "/".join((base, "v1", *(quote(step, safe="") for step in route)))
     try:
         answer = httpx.request(method, target, json=body, headers={"Authorization": f"Bearer {key}"}, timeout=30, trust_env=False)
