@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
+from gateway.cli.arguments import KEY_VARIABLE
 from gateway.cli.output import Failure
 from gateway.core.streams import FOLD_VERSION, empty, evolve
 from gateway.doors.render import visible
@@ -18,8 +19,6 @@ from gateway.ledger.sqlite import SqliteLedger
 from gateway.settings import Settings, load_settings
 from gateway.source import SourceError
 from gateway.system import SystemClock
-
-KEY_VARIABLE = "GATEWAY_KEY"
 
 
 def shown(path: Path) -> str:
@@ -63,7 +62,7 @@ def own_key() -> str:
     """The user's key, from the environment."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key.isascii() or not key.isprintable() or not key:
-        raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated principal.")
+        raise Failure(f"Set {KEY_VARIABLE} to your key, as in `{KEY_VARIABLE}=gwk_… gateway …`; the gateway has to know who asks.")
     return key
 
 

@@ -11,23 +11,22 @@ from typing import Any
 
 from gateway.app import App, own_version, serve
 from gateway.cli import output
-from gateway.cli.arguments import port
+from gateway.cli.arguments import command, port
 from gateway.cli.output import Failure
 from gateway.cli.place import address, settings, shown
 from gateway.demo.story import tell
+from gateway.ports import PolicyError
 from gateway.settings import Settings
 
 DEMO_PORT = 8700
 
 
 def add(commands: Any) -> None:
-    one = commands.add_parser("serve", help="run the gateway")
-    one.set_defaults(run=run_gateway)
-    demo = commands.add_parser("demo", help="run everything embedded, with a scripted agent, and leave the gateway up")
+    command(commands, "serve", "run the gateway", run_gateway)
+    demo = command(commands, "demo", "run everything embedded, with a scripted agent, and leave the gateway up", run_demo)
     demo.add_argument("--once", action="store_true", help="end after the story; the exit status says whether it went as it should")
     demo.add_argument("--port", type=port, help=f"where its gateway listens (default: {DEMO_PORT}; with --once any, if that is taken)")
     demo.add_argument("--folder", type=Path, help="where its files go and stay (default: a temporary folder)")
-    demo.set_defaults(run=run_demo)
 
 
 def run_gateway(args: argparse.Namespace) -> None:
@@ -35,7 +34,10 @@ def run_gateway(args: argparse.Namespace) -> None:
     log_to_stderr()
     if wrong := cant_listen(found.listen.host, found.listen.port):
         raise Failure(f"{wrong}; end what listens there, or change `listen` in {args.config}.")
-    serve(found, lambda app, listening: announce(app, found, listening, as_json=args.json))
+    try:
+        serve(found, lambda app, listening: announce(app, found, listening, as_json=args.json))
+    except PolicyError as wrong:
+        raise Failure(f"The gateway can't start with these settings and policies; `gateway check` says more:\n{wrong}") from None
 
 
 def run_demo(args: argparse.Namespace) -> int:
@@ -64,7 +66,7 @@ def announce(app: App, found: Settings, port: int, *, as_json: bool) -> None:
     tools = app.catalog.all()
     away = {one.name: why for one in found.upstreams if (why := app.catalog.away(one.name))}
     if as_json:
-        output.as_json({"url": url, "policies": policies, "ceilings": ceilings, "tools": [tool.name for tool in tools], "away": away})
+        output.say_json({"url": url, "policies": policies, "ceilings": ceilings, "tools": [tool.name for tool in tools], "away": away})
         return
     output.say(f"gateway {own_version()} at {url}: MCP at /mcp and /r/RUN_KEY/mcp, REST at /v1, described at /openapi.json")
     under = f"; ceilings {', '.join(ceilings)}" if ceilings else ""

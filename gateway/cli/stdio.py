@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from gateway.app import App, Server, create_app, said_once, server
-from gateway.cli.arguments import CONFIG
+from gateway.cli.arguments import CONFIG, command, url
 from gateway.cli.output import Failure, note
 from gateway.cli.place import address, own_key, settings
 from gateway.cli.serving import log_to_stderr
@@ -38,10 +38,9 @@ LAST_WORDS_S = 1.0
 
 
 def add(commands: Any) -> None:
-    one = commands.add_parser("stdio", help="an MCP server on stdin and stdout, for clients that start processes")
+    one = command(commands, "stdio", "be an MCP server on stdin and stdout, for clients that start processes", run_stdio)
     one.add_argument("--run", dest="run_key", metavar="RUN_KEY", type=run_key, help="the run of its calls (default: the principal's implicit one)")
-    one.add_argument("--url", help=f"speak to the gateway at this address, whatever {CONFIG} says, and never become one")
-    one.set_defaults(run=run_stdio)
+    one.add_argument("--url", type=url, help=f"speak to the gateway at this address, whatever {CONFIG} says, and never become one")
 
 
 def run_key(text: str) -> str:

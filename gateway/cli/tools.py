@@ -9,8 +9,9 @@ from difflib import unified_diff
 from typing import Any
 
 from gateway.cli import output
+from gateway.cli.arguments import group, steering
 from gateway.cli.output import Failure
-from gateway.cli.place import KEY_VARIABLE, asked
+from gateway.cli.place import asked
 from gateway.doors.render import visible
 
 COLUMNS = ("tool", "state", "digest", "accepted_at", "by", "note")
@@ -19,17 +20,12 @@ _SHORT = 12
 
 
 def add(commands: Any) -> None:
-    tools = commands.add_parser("tools", help="list tools' definitions, show what has changed, accept it").add_subparsers(required=True)
-    listing = tools.add_parser("list", help="all tools of all upstreams, and what is held back")
-    listing.set_defaults(run=list_tools)
-    diff = tools.add_parser("diff", help="what is held back because its definition has changed or is new")
+    tools = group(commands, "tools", "list tools' definitions, show what has changed, or accept it")
+    steering(tools, "list", "list all tools of all upstreams, and what is held back", list_tools)
+    diff = steering(tools, "diff", "show what is held back because its definition has changed or is new", show_differences)
     diff.add_argument("names", metavar="TOOL", nargs="*", help="only these, by full name")
-    diff.set_defaults(run=show_differences)
-    accept = tools.add_parser("accept", help=f"accept definitions as you saw them, with an operator's key in {KEY_VARIABLE}")
+    accept = steering(tools, "accept", "accept definitions as you saw them", accept_tools)
     accept.add_argument("chosen", metavar="TOOL@DIGEST", nargs="+", type=_chosen, help="as `diff` prints it; the digest's first 8 characters will do")
-    accept.set_defaults(run=accept_tools)
-    for one in (listing, diff, accept):
-        one.add_argument("--url", help="the gateway's address, if not that of the settings")
 
 
 def _chosen(text: str) -> tuple[str, str]:
@@ -42,7 +38,7 @@ def _chosen(text: str) -> tuple[str, str]:
 def list_tools(args: argparse.Namespace) -> int:
     tools = _known(args)
     if args.json:
-        output.as_json(tools)
+        output.say_json(tools)
         return 0
     rows = [{**one, "digest": (one["digest"] or "")[:_SHORT], **_accepted(one)} for one in tools]
     output.table(rows, COLUMNS, nothing="No upstream offers a tool.")
@@ -60,7 +56,7 @@ def show_differences(args: argparse.Namespace) -> int:
         raise Failure(f"No upstream offers {visible(', '.join(sorted(unknown)))}.")
     held_back = [one for one in tools if one["state"] in _HELD_BACK and (not args.names or one["tool"] in args.names)]
     if args.json:
-        output.as_json(held_back)
+        output.say_json(held_back)
         return 0
     for one in held_back:
         output.say(f"{one['tool']} is {one['state']}")
@@ -85,7 +81,7 @@ def accept_tools(args: argparse.Namespace) -> int:
     body = {"tools": {name: _whole(digest, now.get(name)) for name, digest in args.chosen}}
     after = asked(args.config, args.url, "POST", "tools", "accept", body=body)["tools"]
     if args.json:
-        output.as_json(after)
+        output.say_json(after)
     else:
         for one in after:
             output.say(f"{one['tool']} is {one['state']}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from gateway.demo.stage import any_port
 from tests.e2e import deployment
 from tests.e2e.serving import Desk
 from tests.e2e.web_upstream import Web
@@ -27,7 +27,7 @@ class Process:
     def __init__(self, folder: Path, web: Web) -> None:
         self.web, self.desk = web, Desk(folder / "heard")
         self.clients: list[httpx.AsyncClient] = []
-        port = _free_port()
+        port = any_port()
         self.url = f"http://127.0.0.1:{port}"
         self._settings = deployment.write(folder, web.url, folder / "heard", port=port)
         self._process: asyncio.subprocess.Process | None = None
@@ -93,9 +93,3 @@ async def gateway_process(folder: Path, web: Web) -> AsyncIterator[Process]:
         yield process
     finally:
         await process.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -7,7 +7,7 @@ alone can say, and what takes a gateway in trouble.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]
 
 SHOWN = {reason for one in SCENARIOS.values() for reason in one.reasons}
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("reasons")) as it:
-        yield it
 
 
 # ---- REST alone ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Equal outside ids, times, hashes (whose equality among themselves must agree) an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,20 +12,13 @@ import pytest
 from gateway.ledger.verify import verify
 from tests import scenarios_outcomes  # noqa: F401  its scenarios join the table
 from tests.e2e.agents import Agent, McpAgent, RestAgent, SessionAgent, mcp, mcp_answer
-from tests.e2e.serving import Stage, staged
+from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
 from tests.scenarios import SCENARIOS, Scenario
 
 pytestmark = pytest.mark.anyio
 
 CASES = [pytest.param(one, on, id=f"{name}-{on}") for name, one in SCENARIOS.items() for on in one.on]
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    """One gateway for all of them; each has a run of its own."""
-    async with staged(tmp_path_factory.mktemp("scenarios")) as it:
-        yield it
 
 
 async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dict[str, Any]:

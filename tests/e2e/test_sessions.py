@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.e2e.agents import OURS, PROTOCOL, SessionAgent, session_post
-from tests.e2e.serving import Stage, running, staged
+from tests.e2e.serving import Stage, running
 from tests.e2e.web_upstream import web_upstream
 from tests.waiting import START_S, until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("sessions")) as it:
-        yield it
 
 
 async def opened(stage: Stage, run_key: str, on: str = "web") -> SessionAgent:
