@@ -1,0 +1,133 @@
+"""The gateway with its ports wrapped from outside, so that it dies of a real SIGKILL at a named point: $CRASH_AT = `point` or `point#n`.
+
+Points: `K.decided` (inside the step that wants an event of kind K, nothing is written), `K.written` (its rows are, but not committed),
+`K.committed` (durable, and nobody knows), `K.durable` (its waiter knows); `send` (before a byte of a dispatch leaves), `sent` (the upstream has
+read it whole), `answered` (its answer is here, its outcome isn't recorded), `in_flight` (recovery has just begun). `#n`: the nth time.
+While the file $OUTAGE exists, no commit succeeds; if it holds the word `lost`, they do, and seem to have failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gateway.app
+from gateway.cli import main as gateway_main
+from gateway.ports import Answer, Committed, Decision, Dispatch, LedgerFault, Step
+from tests.e2e.waiting import until
+from tests.faults.journal import TOOK, Journal
+
+
+class Fate:
+    """When this process dies. `passed`: how often each point was."""
+
+    def __init__(self, at: str) -> None:
+        self._point, _, number = at.partition("#")
+        self._number = int(number or 1)
+        self._passed: Counter[str] = Counter()
+
+    def at(self, point: str) -> None:
+        self._passed[point] += 1
+        if point == self._point and self._passed[point] == self._number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watches(self, point: str) -> bool:
+        return point == self._point
+
+
+class CrashingLedger:
+    """The port Ledger. Everything but appends passes through."""
+
+    def __init__(self, ledger: Any, fate: Fate, outage: Path) -> None:
+        self._ledger, self._fate, self._outage = ledger, fate, outage
+        self._batch: list[str] = []
+        self._commit = ledger.store.commit
+        ledger.store.commit = self.commit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def transact(self, streams: Sequence[str], step: Step) -> Committed:
+        kinds: list[str] = []
+
+        def watched(states: Mapping[str, Any], now: int) -> Decision:
+            decision = step(states, now)
+            kinds[:] = [type(event).__name__ for _, event in decision.events]
+            self._batch += kinds
+            self._pass(kinds, "decided")
+            return decision
+
+        committed: Committed = await self._ledger.transact(streams, watched)
+        self._pass(kinds, "durable")
+        return committed
+
+    async def commit(self) -> None:
+        kinds, self._batch = self._batch, []
+        self._pass(kinds, "written")
+        lost = self._outage.exists() and self._outage.read_text() == "lost"
+        if self._outage.exists() and not lost:
+            raise LedgerFault("the disk is away")
+        await self._commit()
+        self._pass(kinds, "committed")
+        if lost:
+            raise LedgerFault("nobody knows whether that was committed")
+
+    async def in_flight(self) -> list[str]:
+        self._fate.at("in_flight")
+        found: list[str] = await self._ledger.in_flight()
+        return found
+
+    def _pass(self, kinds: Sequence[str], moment: str) -> None:
+        for kind in kinds:
+            self._fate.at(f"{kind}.{moment}")
+
+
+class CrashingCatalog:
+    """The port Catalog. `journal`: the HTTP upstream's, which tells when a request has been read."""
+
+    def __init__(self, catalog: Any, fate: Fate, journal: Path) -> None:
+        self._catalog, self._fate, self._journal = catalog, fate, journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    async def send(self, dispatch: Dispatch) -> Answer:
+        self._fate.at("send")
+        sending = asyncio.ensure_future(self._catalog.send(dispatch))
+        try:
+            if self._fate.watches("sent"):
+                await self._taken(str(dispatch.arguments.get("id")))
+                self._fate.at("sent")
+            answer: Answer = await sending
+        finally:
+            sending.cancel()
+        self._fate.at("answered")
+        return answer
+
+    async def _taken(self, id: str) -> None:
+        journal = Journal(self._journal)
+        await until(lambda: journal.of(TOOK, id), f"the request of {id!r}")
+        journal.close()
+
+
+def wrapped() -> None:
+    """Put the wrappers where the app puts its adapters together."""
+    fate, folder = Fate(os.environ.get("CRASH_AT", "")), Path(os.environ["FAULTS_FOLDER"])
+    ledger, catalog = gateway.app.ledger, gateway.app.catalog
+    gateway.app.ledger = lambda *args: CrashingLedger(ledger(*args), fate, folder / "outage")  # type: ignore[assignment,return-value]
+    gateway.app.catalog = lambda *args: CrashingCatalog(catalog(*args), fate, folder / "journal")  # type: ignore[assignment,return-value]
+
+
+def main(arguments: Sequence[str]) -> int:
+    wrapped()
+    return gateway_main(list(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
