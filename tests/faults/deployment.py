@@ -21,14 +21,19 @@ _EFFECTS: Mapping[str, str] = {
     "put": "effect: idempotent_write, idempotency: {SEND_AS}",
     "pay": "effect: non_idempotent, approval: never, idempotency: {SEND_AS}",
 }
-_TEMPERS: Mapping[str, str] = {"": "", "quick_": ", timeout: 300ms", "again_": ", timeout: 5s, retry: {attempts: 3, backoff: 1ms}"}
+_TEMPERS: Mapping[str, str] = {
+    "": "",
+    "quick_": ", timeout: 300ms",
+    "again_": ", retry: {attempts: 3, backoff: 1ms}",
+    "brisk_": ", timeout: 300ms, retry: {attempts: 3, backoff: 1ms}",
+}
 _HELD: Mapping[str, str] = {
     "ask": "effect: non_idempotent, idempotency: {SEND_AS}, price: {cost_usd: 0.01}, approval: {hold_open: 0s}",
     "two": 'effect: non_idempotent, idempotency: {SEND_AS}, approval: {hold_open: 0s, quorum: 2, approvers: ["user:mia", "user:ben"]}',
     "soon": "effect: non_idempotent, idempotency: {SEND_AS}, approval: {hold_open: 0s, execute: at_once}",
 }
 RULES: Mapping[str, str] = {f"{temper}{name}": rule + more for temper, more in _TEMPERS.items() for name, rule in _EFFECTS.items()} | _HELD
-"""Tool -> its rule; `quick_…` has 300 ms, `again_…` three attempts; the last three wait for people."""
+"""Tool -> its rule; `quick_…` has 300 ms, `again_…` three attempts, `brisk_…` both; the last three wait for people."""
 
 _SEND_AS = {"web": "send_as: {header: Idempotency-Key}", "desk": "send_as: {meta: key}", "down": "send_as: {header: Idempotency-Key}"}
 _SCHEMA = "{type: object, properties: {do: {type: string}, id: {type: string}, size: {type: integer}}}"

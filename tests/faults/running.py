@@ -17,7 +17,7 @@ import httpx
 from tests.e2e.agents import RestAgent
 from tests.e2e.waiting import eventually, until
 from tests.faults import deployment
-from tests.faults.journal import TOOK, Journal
+from tests.faults.journal import TOOK, Entry, Journal
 from tests.faults.zygote import Zygote
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +117,10 @@ class Gateway:
     async def took(self, id: str, times: int = 1) -> None:
         """Wait until the HTTP upstream has read a case's request."""
         await until(lambda: len(self.journal.of(TOOK, id)) >= times, f"request {times} of {id!r}")
+
+    def took_by(self, upstream: str, id: str) -> list[Entry]:
+        """The requests of a case that an upstream has read."""
+        return (self.desk if upstream == "desk" else self.journal).of(TOOK, id)
 
     def open_gate(self, id: str) -> None:
         (self.folder / "gates" / id).touch()
