@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -111,6 +112,15 @@ class Gateway:
         agent = RestAgent(self, "bot", on, run_key)  # type: ignore[arg-type]  # what it needs of a stage
         await agent.open()
         return agent
+
+    async def listed(self, state: str) -> set[str]:
+        """The calls in a state, as `gateway calls list` shows them."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "gateway", "--config", str(self.settings), "--json", "calls", "list", "--state", state, "--limit", "1000",
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SECRET": deployment.SECRET}, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        return {call["call"] for call in json.loads(out)}
 
     # ---- upstreams ------------------------------------------------------------------------------------------------------
 

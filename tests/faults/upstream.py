@@ -24,6 +24,7 @@ from tests.faults.journal import ANSWERED, DID, TOOK, Journal
 HUGE = 17 * 1024 * 1024
 _LONGEST = 256 * 1024
 _POLL_S, _POLLS = 0.002, 1_000
+_SLOW_S = 0.03
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,12 @@ def _drip(wire: Wire, body: bytes) -> bool:
         time.sleep(0.02)
 
 
+def _slow(wire: Wire, body: bytes) -> bool:
+    time.sleep(_SLOW_S)
+    wire.answer(body)
+    return True
+
+
 def _huge(wire: Wire, body: bytes) -> bool:
     wire.answer(b" " * HUGE)
     return False
@@ -144,6 +151,7 @@ def _huge(wire: Wire, body: bytes) -> bool:
 FAULTS: Mapping[str, Fault] = {
     "ok": Fault(_says("200 OK")),
     "gate": Fault(_says("200 OK")),
+    "slow": Fault(_slow),
     "stale": Fault(_says("200 OK")),  # and the next request on this connection is read and not answered
     "unread": Fault(_reset, effect=False),  # reset before the request is read
     "hang": Fault(_hang),
