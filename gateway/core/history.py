@@ -84,7 +84,7 @@ class TreeHistory:
     def paid(self, seen: Seen) -> Iterator[Broken]:
         """P5: this run and every run above it can pay for what now stands in it."""
         event, tree = seen.event, seen.after
-        shadowed = {finding["reason"] for finding in getattr(event, "shadowed", ())}
+        shadowed = {finding["reason"].rpartition(".")[2] for finding in getattr(event, "shadowed", ()) if finding["guard"] == "budgets"}
         for run in tree.lineage(event.run):
             spent, limits = self._spent[run.id], run.limits
             counted = [
@@ -98,7 +98,7 @@ class TreeHistory:
             if not isinstance(event, e.TurnOpened) and event.turn and seen.record is None:
                 counted.append(("tool_calls_per_turn", self._in_turn[event.run, event.turn], limits.tool_calls_per_turn))
             for name, amount, limit in counted:
-                if limit is not None and amount > limit and f"budget.{name}" not in shadowed:
+                if limit is not None and amount > limit and name not in shadowed:
                     yield Broken("P5", f"{run.id} has {amount} of {name.replace('_', ' ')}; {limit} are allowed")
 
     # ---- keys -----------------------------------------------------------------------------------------------------------

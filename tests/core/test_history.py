@@ -361,7 +361,7 @@ def test_an_unlawful_history_breaks_the_promise_that_it_is_about(world: World, p
 
 def test_what_a_shadowed_budget_let_through_is_no_broken_promise(world: World) -> None:
     more_calls_than_allowed(world)
-    instead(world, e.CallAdmitted, shadowed=({"reason": "budget.tool_calls"}, {"reason": "budget.in_flight"}))
+    instead(world, e.CallAdmitted, shadowed=tuple({"guard": "budgets", "reason": f"budget.{name}"} for name in ("tool_calls", "in_flight")))
     assert broken(world) == []
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import gateway.app
 from gateway.cli import main as gateway_main
 from gateway.ports import Answer, Committed, Decision, Dispatch, LedgerFault, Step
-from tests.e2e.waiting import until
 from tests.faults.journal import TOOK, Journal
+from tests.waiting import until
 
 
 class Fate:

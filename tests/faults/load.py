@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 
 from tests.e2e.agents import RestAgent
-from tests.e2e.waiting import until
 from tests.faults.evidence import Told
 from tests.faults.running import Gateway
+from tests.waiting import until
 
 TOOLS: Mapping[str, int] = {"read": 2, "put": 3, "pay": 5, "again_put": 2, "again_pay": 2, "ask": 2, "soon": 1, "desk.pay": 1, "desk.put": 1}
 FAULTS: Mapping[str, int] = {"ok": 8, "slow": 12, "reset": 1, "close": 1, "cut": 1, "500": 1, "422": 1, "reset,ok": 2, "503,slow": 1}

@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 
 from tests.e2e.agents import RestAgent
-from tests.e2e.waiting import eventually, until
 from tests.faults import deployment
 from tests.faults.journal import TOOK, Entry, Journal
 from tests.faults.zygote import Zygote
+from tests.waiting import START_S, eventually, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +46,7 @@ class Gateway:
         env = {"GATEWAY_SECRET": deployment.SECRET, "FAULTS_FOLDER": str(self.folder), "CRASH_AT": crash_at}
         self.pid = self._zygote.fork(["--config", str(self.settings), "serve"], env, self.folder / "log")
         if wait:
-            await eventually(self._ready, "the gateway", 30)
+            await eventually(self._ready, "the gateway", START_S)
 
     async def _ready(self) -> bool:
         try:
@@ -74,7 +74,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         loop.add_reader(file, ended.set)
         try:
-            await asyncio.wait_for(ended.wait(), 30)
+            await asyncio.wait_for(ended.wait(), START_S)
         finally:
             loop.remove_reader(file)
             os.close(file)
@@ -103,7 +103,7 @@ class Gateway:
 
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
         known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=START_S, trust_env=False, verify=False)
         self._clients.append(client)
         return client
 

@@ -11,16 +11,16 @@ from itertools import count
 import pytest
 
 from tests.e2e.agents import RestAgent
-from tests.e2e.waiting import eventually
 from tests.faults.evidence import examined
 from tests.faults.journal import DID
 from tests.faults.running import Gateway, gateway
 from tests.faults.zygote import Zygote
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 UNAVAILABLE, TIMEOUT, ERROR = "refused:upstream.unavailable", "refused:tool.timeout", "done:tool.error"
-LARGE, GARBAGE, DOUBT = "refused:result.too_large", "refused:tool.error", "refused:call.in_doubt"
+LARGE, GARBAGE, DOUBT = "refused:result.unread", "refused:tool.error", "refused:call.in_doubt"
 
 OUTCOMES: Mapping[str, tuple[str, str, str]] = {
     "ok": ("done", "done", "done"),

@@ -10,12 +10,12 @@ import pytest
 
 from gateway.core import events as e
 from gateway.core.canonical import fingerprint
-from tests.e2e.waiting import eventually
 from tests.faults.evidence import Accounts, collected, contradictions
 from tests.faults.journal import TOOK
 from tests.faults.load import killed_again_and_again
 from tests.faults.running import Gateway, gateway
 from tests.faults.zygote import Zygote
+from tests.waiting import START_S, eventually
 
 pytestmark = pytest.mark.anyio
 GATEWAYS, KILLS, WORKERS = 2, 75, 6
@@ -45,10 +45,9 @@ def met_a_dispatch(accounts: Accounts) -> int:
 
 async def lives(folder: Path, zygote: Zygote, ledger: str, seed: int) -> Counter[str]:
     """One gateway's lives, and their evidence."""
-    folder.mkdir()
     async with gateway(folder, zygote, ledger) as running:
         told = await killed_again_and_again(running, seed, KILLS, WORKERS)
-        await eventually(lambda: quiet(running), "the end of all calls", 30)
+        await eventually(lambda: quiet(running), "the end of all calls", START_S)
         accounts, problems = await collected(running, told)
         assert problems + contradictions(accounts) == []
         doubts = {record.id for record in accounts.records.values() if record.state == "in_doubt"}

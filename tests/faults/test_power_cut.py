@@ -17,6 +17,7 @@ from gateway.ledger.verify import verify
 from tests.faults import disk
 from tests.faults.disk import Op
 from tests.ledger import tally
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,7 @@ CUTS = 150
 def recorded(folder: Path, *pragmas: str) -> list[Op]:
     """Everything that a ledger's database did to its files while it was written, with these settings on top of its own."""
     command = [sys.executable, "-m", "tests.faults.disk_writer", str(folder / "ledger.db"), str(folder / "record"), *pragmas]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=START_S)
     ops: Any = pickle.loads((folder / "record").read_bytes())
     return list(ops)
 

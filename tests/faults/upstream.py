@@ -176,7 +176,7 @@ FAULTS: Mapping[str, Fault] = {
 class Upstream:
     def __init__(self, folder: Path) -> None:
         self._gates = folder / "gates"
-        self._gates.mkdir(exist_ok=True)
+        self._gates.mkdir(parents=True, exist_ok=True)
         self._journal = Journal(folder / "journal")
         self._met: Counter[str] = Counter()
         self._lock = threading.Lock()

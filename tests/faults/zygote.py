@@ -37,7 +37,7 @@ class Zygote:
         return int(self._ask(reap=pid))
 
     def close(self) -> None:
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=5)
 
     def _ask(self, **wish: Any) -> str:
         assert self._process.stdin
