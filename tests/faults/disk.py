@@ -23,8 +23,8 @@ Op = tuple[str, str, int, bytes]
 """What, the file's name, an offset or size, the bytes; of an `ack` the name and number are the stream's and the seq."""
 
 _POINTER = ctypes.c_void_p
-_OPEN = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_char_p, _POINTER, ctypes.c_int, _POINTER)
-_DELETE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_char_p, ctypes.c_int)
+_OPEN = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, _POINTER, ctypes.c_int, _POINTER)
+_DELETE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, ctypes.c_int)
 _WRITE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, _POINTER, ctypes.c_int, ctypes.c_int64)
 _TRUNCATE = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int64)
 _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, _POINTER, ctypes.c_int)
@@ -63,11 +63,12 @@ class Recorder:
         shim.zName, shim.xOpen, shim.xDelete = b"recording", _OPEN(self._open), _DELETE(self._delete)
         assert sqlite.sqlite3_vfs_register(ctypes.byref(shim), 1) == 0
 
-    def _open(self, vfs: int, name: bytes | None, file: int, flags: int, out: int) -> int:
+    def _open(self, vfs: int, name: int | None, file: int, flags: int, out: int) -> int:
+        """`name` is passed on as the very pointer that came: SQLite keeps it."""
         status = int(self._real.contents.xOpen(ctypes.addressof(self._real.contents), name, file, flags, out))
         slot = ctypes.cast(file, ctypes.POINTER(_POINTER))
         if status == 0 and slot[0] and name is not None:
-            self._names[file] = os.path.basename(name.decode())
+            self._names[file] = _base(name)
             slot[0] = ctypes.addressof(self._shim(slot[0]))
         return status
 
@@ -96,13 +97,17 @@ class Recorder:
 
         return _WRITE(write), _TRUNCATE(truncate), _SYNC(sync)
 
-    def _delete(self, vfs: int, name: bytes, directory: int) -> int:
-        self.ops.append((DELETE, os.path.basename(name.decode()), 0, b""))
+    def _delete(self, vfs: int, name: int, directory: int) -> int:
+        self.ops.append((DELETE, _base(name), 0, b""))
         return int(self._real.contents.xDelete(ctypes.addressof(self._real.contents), name, directory))
 
     def ack(self, stream: str, seq: int) -> None:
         """Somebody was told that this append is durable."""
         self.ops.append((ACK, stream, seq, b""))
+
+
+def _base(name: int) -> str:
+    return os.path.basename(ctypes.string_at(name).decode())
 
 
 # ---- after the cut ------------------------------------------------------------------------------------------------------
