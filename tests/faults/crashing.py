@@ -3,7 +3,10 @@
 Points: `K.decided` (inside the step that wants an event of kind K, nothing is written), `K.written` (its rows are, but not committed),
 `K.committed` (durable, and nobody knows), `K.durable` (its waiter knows); `send` (before a byte of a dispatch leaves), `sent` (the upstream has
 read it whole), `answered` (its answer is here, its outcome isn't recorded), `in_flight` (recovery has just begun). `#n`: the nth time.
-While the file $OUTAGE exists, no commit succeeds; if it holds the word `lost`, they do, and seem to have failed.
+A point in $STOP_AT stops the process there (SIGSTOP) instead.
+
+In $FAULTS_FOLDER the file `outage` holds a word for as long as the ledger is in trouble: `away` (no commit is tried), `lost` (commits succeed and
+seem to have failed), `full` (SQLite finds no room), `sync` (the disk can't sync); and `clock` how many ms the wall clock is off.
 """
 
 from __future__ import annotations
@@ -13,29 +16,31 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import gateway.app
 from gateway.cli import main as gateway_main
 from gateway.ports import Answer, Committed, Decision, Dispatch, LedgerFault, Step
+from gateway.system import SystemClock
+from tests.faults import disk
 from tests.faults.journal import TOOK, Journal
 from tests.waiting import until
 
 
 class Fate:
-    """When this process dies. `passed`: how often each point was."""
+    """When this process gets its signal. `passed`: how often each point was."""
 
-    def __init__(self, at: str) -> None:
+    def __init__(self, at: str, by: signal.Signals) -> None:
         self._point, _, number = at.partition("#")
-        self._number = int(number or 1)
+        self._number, self._signal = int(number or 1), by
         self._passed: Counter[str] = Counter()
 
     def at(self, point: str) -> None:
         self._passed[point] += 1
         if point == self._point and self._passed[point] == self._number:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._signal)
 
     def watches(self, point: str) -> bool:
         return point == self._point
@@ -44,11 +49,11 @@ class Fate:
 class CrashingLedger:
     """The port Ledger. Everything but appends passes through."""
 
-    def __init__(self, ledger: Any, fate: Fate, outage: Path) -> None:
-        self._ledger, self._fate, self._outage = ledger, fate, outage
+    def __init__(self, ledger: Any, fate: Fate, trouble: Trouble) -> None:
+        self._ledger, self._fate, self._trouble = ledger, fate, trouble
         self._batch: list[str] = []
-        self._commit = ledger.store.commit
-        ledger.store.commit = self.commit
+        self._begin, self._commit = ledger.store.begin, ledger.store.commit
+        ledger.store.begin, ledger.store.commit = self.begin, self.commit
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
@@ -67,15 +72,21 @@ class CrashingLedger:
         self._pass(kinds, "durable")
         return committed
 
+    async def begin(self, streams: Collection[str]) -> Collection[str]:
+        if (raw := getattr(self._ledger.store, "_raw", None)) is not None:
+            raw.execute(f"PRAGMA max_page_count = {1 if self._trouble.word() == 'full' else 1 << 30}").fetchone()  # 1: the present size
+        moved: Collection[str] = await self._begin(streams)
+        return moved
+
     async def commit(self) -> None:
         kinds, self._batch = self._batch, []
         self._pass(kinds, "written")
-        lost = self._outage.exists() and self._outage.read_text() == "lost"
-        if self._outage.exists() and not lost:
+        word = self._trouble.word()
+        if word == "away":
             raise LedgerFault("the disk is away")
         await self._commit()
         self._pass(kinds, "committed")
-        if lost:
+        if word == "lost":
             raise LedgerFault("nobody knows whether that was committed")
 
     async def in_flight(self) -> list[str]:
@@ -86,6 +97,28 @@ class CrashingLedger:
     def _pass(self, kinds: Sequence[str], moment: str) -> None:
         for kind in kinds:
             self._fate.at(f"{kind}.{moment}")
+
+
+class Trouble:
+    """What goes wrong with the ledger now, by a file's word."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def word(self) -> str:
+        try:
+            return self._file.read_text()
+        except FileNotFoundError:
+            return ""
+
+
+class JumpingClock(SystemClock):
+    """A wall clock that somebody sets."""
+
+    off = Path()
+
+    def now_ms(self) -> int:
+        return super().now_ms() + (int(self.off.read_text()) if self.off.exists() else 0)
 
 
 class CrashingCatalog:
@@ -118,10 +151,15 @@ class CrashingCatalog:
 
 def wrapped() -> None:
     """Put the wrappers where the app puts its adapters together."""
-    fate, folder = Fate(os.environ.get("CRASH_AT", "")), Path(os.environ["FAULTS_FOLDER"])
-    ledger, catalog = gateway.app.ledger, gateway.app.catalog
-    gateway.app.ledger = lambda *args: CrashingLedger(ledger(*args), fate, folder / "outage")  # type: ignore[assignment,return-value]
-    gateway.app.catalog = lambda *args: CrashingCatalog(catalog(*args), fate, folder / "journal")  # type: ignore[assignment,return-value]
+    stopping = os.environ.get("STOP_AT", "")
+    fate = Fate(stopping or os.environ.get("CRASH_AT", ""), signal.SIGSTOP if stopping else signal.SIGKILL)
+    folder, app = Path(os.environ["FAULTS_FOLDER"]), cast(Any, gateway.app)
+    trouble, ledger, catalog = Trouble(folder / "outage"), app.ledger, app.catalog
+    app.ledger = lambda *args: CrashingLedger(ledger(*args), fate, trouble)
+    app.catalog = lambda *args: CrashingCatalog(catalog(*args), fate, folder / "journal")
+    JumpingClock.off = folder / "clock"
+    app.SystemClock = JumpingClock
+    disk.Recorder(fails=lambda: trouble.word() == "sync")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import _sqlite3
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,6 +18,7 @@ from typing import Any
 
 WRITE, TRUNCATE, SYNC, DELETE, ACK = "write", "truncate", "sync", "delete", "ack"
 SECTOR = 512
+_IOERR_FSYNC = 10 | 4 << 8
 
 Op = tuple[str, str, int, bytes]
 """What, the file's name, an offset or size, the bytes; of an `ack` the name and number are the stream's and the seq."""
@@ -49,19 +50,23 @@ class _Methods(ctypes.Structure):
 
 
 class Recorder:
-    """The shim. `ops` grows with everything that is done to files. It must outlive every connection."""
+    """The shim. `ops` grows with everything that is done to files. It lives as long as the process, as its connections may.
 
-    def __init__(self) -> None:
+    `fails`: given, nothing is noted; while it is true, no sync succeeds.
+    """
+
+    def __init__(self, fails: Callable[[], bool] | None = None) -> None:
         self.ops: list[Op] = []
+        self._fails = fails
         sqlite = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
         sqlite.sqlite3_vfs_find.restype = ctypes.POINTER(_Vfs)
         self._real = sqlite.sqlite3_vfs_find(None)
-        self._kept: list[Any] = []
         self._shims: dict[int, Any] = {}
         self._names: dict[int, str] = {}
         shim = self._vfs = _Vfs.from_buffer_copy(self._real.contents)
         shim.zName, shim.xOpen, shim.xDelete = b"recording", _OPEN(self._open), _DELETE(self._delete)
         assert sqlite.sqlite3_vfs_register(ctypes.byref(shim), 1) == 0
+        _ALIVE.append(self)
 
     def _open(self, vfs: int, name: int | None, file: int, flags: int, out: int) -> int:
         """`name` is passed on as the very pointer that came: SQLite keeps it."""
@@ -78,7 +83,9 @@ class Recorder:
         if known is None:
             real = _Methods.from_address(methods or 0)
             known = self._shims[methods or 0] = _Methods.from_buffer_copy(real)
-            known.xWrite, known.xTruncate, known.xSync = self._hooks(real)
+            write, truncate, known.xSync = self._hooks(real)
+            if self._fails is None:
+                known.xWrite, known.xTruncate = write, truncate
         return known
 
     def _hooks(self, real: _Methods) -> tuple[Any, Any, Any]:
@@ -91,6 +98,8 @@ class Recorder:
             return int(real.xTruncate(file, size))
 
         def sync(file: int, flags: int) -> int:
+            if self._fails is not None:
+                return _IOERR_FSYNC if self._fails() else int(real.xSync(file, flags))
             status = int(real.xSync(file, flags))
             self.ops.append((SYNC, self._names[file], 0, b""))
             return status
@@ -98,12 +107,16 @@ class Recorder:
         return _WRITE(write), _TRUNCATE(truncate), _SYNC(sync)
 
     def _delete(self, vfs: int, name: int, directory: int) -> int:
-        self.ops.append((DELETE, _base(name), 0, b""))
+        if self._fails is None:
+            self.ops.append((DELETE, _base(name), 0, b""))
         return int(self._real.contents.xDelete(ctypes.addressof(self._real.contents), name, directory))
 
     def ack(self, stream: str, seq: int) -> None:
         """Somebody was told that this append is durable."""
         self.ops.append((ACK, stream, seq, b""))
+
+
+_ALIVE: list[Recorder] = []
 
 
 def _base(name: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,9 @@ class Gateway:
 
     # ---- its life -------------------------------------------------------------------------------------------------------
 
-    async def start(self, crash_at: str = "", *, wait: bool = True) -> None:
+    async def start(self, crash_at: str = "", *, stop_at: str = "", wait: bool = True) -> None:
         """Returns when it is ready (or at once, for one that dies before)."""
-        env = {"GATEWAY_SECRET": deployment.SECRET, "FAULTS_FOLDER": str(self.folder), "CRASH_AT": crash_at}
+        env = {"GATEWAY_SECRET": deployment.SECRET, "FAULTS_FOLDER": str(self.folder), "CRASH_AT": crash_at, "STOP_AT": stop_at}
         self.pid = self._zygote.fork(["--config", str(self.settings), "serve"], env, self.folder / "log")
         if wait:
             await eventually(self._ready, "the gateway", START_S)
@@ -65,7 +66,12 @@ class Gateway:
     @property
     def alive(self) -> bool:
         """False once it is a zombie."""
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return self.state != "Z"
+
+    @property
+    def state(self) -> str:
+        """As the system names it: `T` is stopped."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     async def died(self) -> int:
         """Wait until it has ended; its exit code, negative for a signal."""
@@ -98,6 +104,26 @@ class Gateway:
             await self.kill()
         self.journal.close()
         self.desk.close()
+
+    @contextmanager
+    def trouble(self, word: str) -> Iterator[None]:
+        """The ledger can't be written for this reason (`crashing` names them), or because no file may grow (`limit`)."""
+        if word == "limit":
+            size = max(file.stat().st_size for file in self.folder.glob("gateway.db*"))
+            before = resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size // 2, resource.RLIM_INFINITY))
+        else:
+            (self.folder / "outage").write_text(word)
+        try:
+            yield
+        finally:
+            if word == "limit":
+                resource.prlimit(self.pid, resource.RLIMIT_FSIZE, before)
+            else:
+                (self.folder / "outage").unlink()
+
+    def set_clock(self, off_ms: int) -> None:
+        """Its wall clock is off by so much from now on."""
+        (self.folder / "clock").write_text(str(off_ms))
 
     # ---- those who talk to it -------------------------------------------------------------------------------------------
 
