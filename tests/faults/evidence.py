@@ -56,9 +56,9 @@ class Accounts:
         return found
 
 
-def contradictions(accounts: Accounts, *, over: bool = True) -> list[str]:
-    """`over`: everything had time to come to its end."""
-    found = [*_without_intent(accounts), *_twice(accounts), *_otherwise_recorded(accounts), *_after_the_end(accounts), *_told_otherwise(accounts)]
+def contradictions(accounts: Accounts, *, over: bool = True, ahead_ms: int = 0) -> list[str]:
+    """`over`: everything had time to come to its end. `ahead_ms`: how far the ledger's clock may have been ahead of the upstreams'."""
+    found = [*_without_intent(accounts, ahead_ms), *_twice(accounts), *_otherwise_recorded(accounts), *_after_the_end(accounts), *_told_otherwise(accounts)]
     if over:
         found += [f"P10 {record.id} is still {record.state}" for record in accounts.records.values() if record.state == "admitted"]
     return found
@@ -68,13 +68,13 @@ def _print(tool: str, entry: Entry) -> str:
     return fingerprint(tool, entry.arguments)
 
 
-def _without_intent(accounts: Accounts) -> Iterator[str]:
+def _without_intent(accounts: Accounts, ahead_ms: int) -> Iterator[str]:
     """Each request has an intent of its own, older than it and under its key."""
     intents, seen = accounts.admitted(), Counter[str]()
     for tool, entry in accounts.journal:
         if entry.phase == TOOK:
             seen[_print(tool, entry)] += 1
-            before = [one for one in intents[_print(tool, entry)] if one.at <= entry.at]
+            before = [one for one in intents[_print(tool, entry)] if one.at <= entry.at + ahead_ms]
             if len(before) < seen[_print(tool, entry)]:
                 yield f"P1 {tool} {entry.id} was requested {seen[_print(tool, entry)]} times after {len(before)} intents"
             if entry.key is not None and entry.key not in {one.event.key for one in before}:  # type: ignore[attr-defined]
@@ -123,10 +123,10 @@ def _told_otherwise(accounts: Accounts) -> Iterator[str]:
 # ---- collecting ---------------------------------------------------------------------------------------------------------
 
 
-async def examined(running: Gateway, told: Sequence[Told] = (), *, over: bool = True) -> list[str]:
+async def examined(running: Gateway, told: Sequence[Told] = (), *, ahead_ms: int = 0) -> list[str]:
     """All contradictions, and all that `gateway verify` finds."""
     accounts, problems = await collected(running, told)
-    return problems + contradictions(accounts, over=over)
+    return problems + contradictions(accounts, ahead_ms=ahead_ms)
 
 
 async def collected(running: Gateway, told: Sequence[Told] = ()) -> tuple[Accounts, list[str]]:

@@ -19,13 +19,14 @@ TOOK, DID, ANSWERED = "took", "did", "answered"
 
 @dataclass(frozen=True)
 class Entry:
-    """One phase of one request. `at`: ms since the epoch, by the machine's clock, which gateways on it share."""
+    """One phase of one request. `at`: ms since the epoch, by the machine's clock, which gateways on it share. `remaining_ms`: as it was told."""
 
     phase: str
     tool: str
     key: str | None
     arguments: dict[str, Any]
     at: int
+    remaining_ms: int | None = None
 
     @property
     def id(self) -> str:
@@ -41,8 +42,8 @@ class Journal:
         self._read = 0
         self._entries: list[Entry] = []
 
-    def note(self, phase: str, tool: str, key: str | None, arguments: Mapping[str, Any]) -> None:
-        line = json.dumps([phase, tool, key, arguments, time.time_ns() // 1_000_000])
+    def note(self, phase: str, tool: str, key: str | None, arguments: Mapping[str, Any], remaining_ms: int | None = None) -> None:
+        line = json.dumps([phase, tool, key, arguments, time.time_ns() // 1_000_000, remaining_ms])
         os.write(self._file, f"{line}\n".encode())  # one write: appends of several processes don't mix
         os.fdatasync(self._file)
 

@@ -198,7 +198,7 @@ class Upstream:
         if does == "unread":
             return fault.send(wire, b"")
         wire.read(request)
-        self._journal.note(TOOK, request.tool, key, arguments)
+        self._journal.note(TOOK, request.tool, key, arguments, int(request.headers["gateway-remaining-ms"]))
         while does == "gate" and not (self._gates / str(arguments["id"])).exists():
             time.sleep(_POLL_S)
         if fault.effect:
