@@ -58,7 +58,8 @@ class Accounts:
 
 def contradictions(accounts: Accounts, *, over: bool = True, ahead_ms: int = 0) -> list[str]:
     """`over`: everything had time to come to its end. `ahead_ms`: how far the ledger's clock may have been ahead of the upstreams'."""
-    found = [*_without_intent(accounts, ahead_ms), *_twice(accounts), *_otherwise_recorded(accounts), *_after_the_end(accounts), *_told_otherwise(accounts)]
+    found = [*_without_intent(accounts, ahead_ms), *_twice(accounts), *_otherwise_recorded(accounts)]
+    found += [*_after_the_end(accounts), *_told_otherwise(accounts)]
     if over:
         found += [f"P10 {record.id} is still {record.state}" for record in accounts.records.values() if record.state == "admitted"]
     return found
