@@ -81,10 +81,10 @@ class App:
         self._mcp.stop()
 
     async def _ready(self) -> None:
-        """Raises until calls can be taken, and once they can't any more."""
+        """Raises until calls can be taken, and while they can't: the gateway stops, or its ledger can't be written."""
         if self.engine.stopping:
             raise fault(stopping())
-        await self._ledger.state(deployment.STREAM)
+        await self._ledger.transact([deployment.STREAM], lambda states, now: Decision((), None))
 
     # ---- life -----------------------------------------------------------------------------------------------------------
 

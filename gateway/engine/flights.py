@@ -181,7 +181,7 @@ class Flights(Desk):
     async def _attempt(self, flight: Flight) -> Outcome:
         record = flight.record
         tree = await self.ledger.state(stream_of(record.run))
-        left = record.deadline_at - self.clock.now_ms()
+        left = record.deadline_at - max(self.clock.now_ms(), tree.at)  # a wall clock that was set back grants no more
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
             return called_off("Cancelled before it was sent; nothing was executed.")

@@ -88,6 +88,13 @@ async def test_a_turn_cancelled_after_the_intent_dispatches_nothing_more(desk: S
     assert desk.tools.sent == []
 
 
+async def test_a_wall_clock_that_was_set_back_grants_no_more_time(desk: Stage) -> None:
+    run = await desk.open()
+    desk.clock.now -= 3_600_000
+    assert isinstance(await desk.call(run, ACT), Completed)
+    assert [sent.remaining_ms for sent in desk.tools.sent] == [30_000]
+
+
 async def test_what_has_no_time_left_is_not_dispatched(desk: Stage) -> None:
     async def too_late() -> None:
         desk.clock.move(30_000)
