@@ -21,6 +21,8 @@ _POLICY_CHARS = 8 * 1024 * 1024
 class StoreLedger:
     """See `ports.Ledger`. `store` and `fold` are for `verify`."""
 
+    shared = False
+
     def __init__(self, store: Store, fold: Fold, clock: Clock, *, capacity: int, readonly: bool) -> None:
         self.store = store
         self.fold = fold
@@ -53,6 +55,10 @@ class StoreLedger:
             self._states.forget((stream,))  # nobody here sees what the gateway appends
         head = self._states.get(stream) or await self._states.load(stream)
         return head.state
+
+    def at_hand(self, stream: str) -> Any | None:
+        head = self._states.get(stream)
+        return None if head is None else head.state
 
     async def payload(self, stream: str, hash: str) -> bytes | None:
         data = self._payloads.get((stream, hash))
@@ -89,7 +95,7 @@ class StoreLedger:
         if self._readonly:
             raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
-            await self.store.begin(())
+            await self.store.begin({})
             try:
                 await self.store.clear(view)
                 for stream in await self.store.reader.streams():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -112,7 +112,8 @@ class Writer:
         streams = {stream for job in jobs for stream in job.streams}
         heads: dict[str, Head] = {}
         try:
-            self._states.forget(await self._store.begin(streams))
+            known = self._states.known(streams)
+            self._states.follow(known, await self._store.begin(known))
             for stream in streams:
                 with suppress(LedgerFault):  # fails the jobs that need it, and no other
                     heads[stream] = await self._states.load(stream)
@@ -163,9 +164,18 @@ class Writer:
                 self._saving.add(task)
                 task.add_done_callback(self._saving.discard)
             self._states.put(stream, head)
-            for watcher in self._watchers.pop(stream, ()):
-                if not watcher.done():
-                    watcher.set_result(None)
+            self.wake(stream)
+
+    @property
+    def watched(self) -> Collection[str]:
+        """The streams that somebody watches."""
+        return self._watchers.keys()
+
+    def wake(self, stream: str) -> None:
+        """Tell who watches a stream that it may have moved."""
+        for watcher in self._watchers.pop(stream, ()):
+            if not watcher.done():
+                watcher.set_result(None)
 
     async def _one_by_one(self, jobs: list[Job], streams: set[str], error: UnfitRows) -> None:
         """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone."""
@@ -219,7 +229,7 @@ class Writer:
             return
         async with self.lock:
             try:
-                await self._store.begin(())
+                await self._store.begin({})
                 await self._store.write(Rows(checkpoints=self._checkpoints))
                 await self._store.commit()
             except LedgerFault as fault:

@@ -1,0 +1,86 @@
+"""A ledger that other processes append to as well: states are asked for anew, and watchers learn of the others' events.
+
+What the cache holds may be behind; a transaction brings it up to date under its locks, `state` by a look. Hints make watchers quick; a look
+at all that is watched, twice a second, makes them sure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from gateway.ledger.ledger import StoreLedger
+from gateway.ledger.states import Fold
+from gateway.ledger.store import EventRow, Store
+from gateway.ports import Clock, LedgerFault
+
+_LOG: Final = logging.getLogger("gateway.ledger")
+_LOOK_S: Final = 0.5
+
+
+class SharedStore(Store, Protocol):
+    """A database that several processes write. `heard`: called with a stream that another process may have appended to."""
+
+    heard: Callable[[str], None]
+
+    async def past(self, known: Mapping[str, int]) -> Sequence[EventRow]:
+        """What stands after these seqs: by stream, in order, at most `PAGE` of each."""
+
+
+class SharedLedger(StoreLedger):
+    shared = True
+    store: SharedStore
+
+    def __init__(self, store: SharedStore, fold: Fold, clock: Clock, *, capacity: int, readonly: bool) -> None:
+        super().__init__(store, fold, clock, capacity=capacity, readonly=readonly)
+        self._news = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        store.heard = self._hear
+
+    async def open(self) -> None:
+        await super().open()
+        if not self._readonly:
+            self._following = asyncio.get_running_loop().create_task(self._follow(), name="ledger follower")
+
+    async def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait((self._following,))
+        await super().close()
+
+    async def state(self, stream: str) -> Any:
+        if not self._readonly:
+            await self._catch_up({stream: (await self._states.load(stream)).state.seq})
+        return await super().state(stream)
+
+    async def _catch_up(self, known: Mapping[str, int]) -> set[str]:
+        """The streams that had moved."""
+        rows = await self.store.past(known)
+        self._states.follow(known, rows)
+        return {row.stream for row in rows}
+
+    def _hear(self, stream: str) -> None:
+        if stream in self._writer.watched:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), _LOOK_S)
+            self._news.clear()
+            try:
+                await self._look()
+            except LedgerFault as fault:
+                _LOG.warning("other processes' events are not seen: %s", fault)
+                await asyncio.sleep(_LOOK_S)
+
+    async def _look(self) -> None:
+        """Wake who watches a stream that moved, or one that isn't at hand: the watcher loads it and sees for itself."""
+        known = self._states.known(self._writer.watched)
+        at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
+        moved = await self._catch_up(at_hand) if at_hand else set()
+        for stream in moved | (known.keys() - at_hand.keys()):
+            self._writer.wake(stream)
