@@ -1,35 +1,35 @@
 """The ledger in PostgreSQL, for several processes: one path, under locks, on the primary.
 
-* A batch locks its streams in one order (an advisory lock a stream), reads what others appended past what is at hand, decides, writes with one
-  statement, commits. Processes wait for each other's commit; none ever tries again.
+* A batch locks its streams in one order (an advisory lock a stream) and gets what others appended past what is at hand, in one round trip;
+  decides; writes, commits and lets go in a second one. Processes wait for each other's commit; none ever tries again.
 * The writer's connection is its own. Point reads that a caller waits for and long reads have a pool each, so that neither delays the other.
 * A commit without an answer ends its connection; whether it happened is asked under the same lock, which the server holds until it knows.
-* A process that stops in a transaction loses its locks after 3 s, and its batch with them.
+* A process that stops between the two loses its session after 3 s, and with it its locks and its batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import blake2b
 from typing import Any, Final
 
 import asyncpg
 
 from gateway.ledger.checkpoint import Checkpoints
-from gateway.ledger.postgres_connection import READING, SQL, STATEMENT_S, WRITING, Server
+from gateway.ledger.postgres_connection import POINTS, READING, SQL, STATEMENT_S, WRITING, Server
 from gateway.ledger.postgres_hints import Hints
 from gateway.ledger.postgres_reader import PostgresReader
 from gateway.ledger.shared import SharedLedger
 from gateway.ledger.sql import migrations
 from gateway.ledger.states import Empty, Evolve, Fold
 from gateway.ledger.store import PAGE, CheckpointRow, EventRow, Rows, UnfitRows
+from gateway.ledger.views import COLUMNS
 from gateway.ports import Clock, LedgerFault
 
 _MIGRATIONS: Final = migrations("postgres")
-_WRITE: Final = SQL["write"]
 _UNFIT: Final = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError)
 _COMMIT_S: Final = 10.0
 _LONG_S: Final = 90.0
@@ -55,7 +55,8 @@ class PostgresStore:
         self._writing: asyncpg.Connection | None = None
         self._pools: list[asyncpg.Pool] = []
         self._points: PostgresReader
-        self._written: set[str] = set()
+        self._rows = Rows()
+        self._keeps = False
 
     @property
     def heard(self) -> Callable[[str], None]:
@@ -75,7 +76,7 @@ class PostgresStore:
                     await self._checked(connection)
             finally:
                 connection.terminate()
-            self._points = await self._pooled(WRITING, _POINTS, STATEMENT_S)
+            self._points = await self._pooled(POINTS, _POINTS, STATEMENT_S)
             self.reader = await self._pooled(READING, _LONG, _LONG_S)
             if not self._readonly:
                 self._hints.start()
@@ -99,7 +100,7 @@ class PostgresStore:
         """Refuse what is no ledger, or none that this code knows; only the writer migrates."""
         async with connection.transaction():
             if not self._readonly:
-                await connection.execute(SQL["lock"].text, _keys(["the layout"]))
+                await connection.execute(SQL["layout_alone"].text)
             ours, used = await connection.fetchrow(SQL["found"].text)
             if used and not ours:
                 raise LedgerFault("the schema `gateway` of this database holds something that is no ledger")
@@ -127,22 +128,18 @@ class PostgresStore:
     async def begin(self, known: Mapping[str, int | None]) -> Sequence[EventRow]:
         with self._server.faults():
             connection = await self._connected()
-            self._written.clear()
-            await connection.execute("BEGIN")
-            await connection.execute(SQL["lock"].text, _keys(known))
+            self._keeps = True
             at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
-            return await _past(connection.fetch, at_hand) if at_hand else ()
+            return _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), list(at_hand), list(at_hand.values()), PAGE))
 
     async def write(self, rows: Rows) -> None:
+        """Goes with the commit; a rebuild, which has a transaction open, writes at once."""
         assert self._writing is not None
-        values: dict[str, Sequence[Any]] = {view: list(changed.values()) for view, changed in rows.views.items()}
-        values |= {"events": rows.events, "payloads": rows.payloads, "policies": list(rows.policies.items()), "checkpoints": rows.checkpoints}
-        with self._server.faults():
-            try:
-                await self._writing.execute(_WRITE.text, *(values.get(name, ()) for name in _WRITE.names))
-            except _UNFIT as error:
-                raise UnfitRows(str(error)) from error
-        self._written.update(row.stream for row in rows.events)
+        if self._writing.is_in_transaction():
+            with self._server.faults(), _rows_that_fit():
+                await self._writing.execute(SQL["put"].text, *_values(rows))
+        else:
+            self._rows = rows
 
     async def commit(self) -> None:
         """No cancel is sent when it takes too long: a server that waits for its standby would take that for leave not to."""
@@ -150,29 +147,37 @@ class PostgresStore:
         assert connection is not None
         late = asyncio.get_running_loop().call_later(_COMMIT_S, connection.terminate)
         try:
-            with self._server.faults():
-                said = await connection.execute("COMMIT", timeout=2 * _COMMIT_S)
-                if said != "COMMIT":
-                    raise LedgerFault(f"the server answered COMMIT with {said}")
+            with self._server.faults(), _rows_that_fit():
+                if connection.is_in_transaction():
+                    await connection.execute("COMMIT", timeout=2 * _COMMIT_S)
+                    await connection.execute(SQL["release"].text)
+                else:
+                    await connection.execute(SQL["end_batch"].text, *_values(self._rows), timeout=2 * _COMMIT_S)
         except LedgerFault:
             connection.terminate()
             raise
         finally:
             late.cancel()
-        self._hints.tell(self._written)
+        self._keeps = False
+        self._hints.tell({row.stream for row in self._rows.events})
 
     async def rollback(self) -> None:
         connection = self._writing
-        if connection is not None and not connection.is_closed() and connection.is_in_transaction():
-            try:
-                with self._server.faults():
+        if connection is None or connection.is_closed() or not self._keeps:
+            return
+        try:
+            with self._server.faults():
+                if connection.is_in_transaction():
                     await connection.execute("ROLLBACK")
-            except LedgerFault:
-                connection.terminate()
+                await connection.execute(SQL["release"].text)
+                self._keeps = False
+        except LedgerFault:
+            connection.terminate()
 
     async def clear(self, view: str) -> None:
         assert self._writing is not None
         with self._server.faults():
+            await self._writing.execute("BEGIN")
             await self._writing.execute(SQL["keep_out"].text)
             await self._writing.execute(SQL[f"clear_{view}"].text)
 
@@ -185,12 +190,8 @@ class PostgresStore:
 
     async def recorded(self, stream: str, seq: int) -> str | None:
         try:
-            with self._server.faults():
-                connection = await self._connected()
-                await connection.execute("BEGIN")
-                await connection.execute(SQL["lock"].text, _keys([stream]))
-                found: str | None = await connection.fetchval(SQL["event_id_at"].text, stream, seq)
-                return found
+            rows = await self.begin({stream: seq - 1})
+            return rows[0].event_id if rows else None
         finally:
             await self.rollback()
 
@@ -198,7 +199,7 @@ class PostgresStore:
 
     async def past(self, known: Mapping[str, int]) -> Sequence[EventRow]:
         with self._server.faults():
-            return await _past(self._pools[0].fetch, known)
+            return _events(await self._pools[0].fetch(SQL["past"].text, list(known), list(known.values()), PAGE))
 
     async def tail(self, stream: str, first: int, limit: int) -> list[EventRow]:
         return await self._points.events(stream, first - 1, limit)
@@ -216,8 +217,22 @@ class PostgresStore:
             connection.terminate()
 
 
-async def _past(fetch: Callable[..., Any], known: Mapping[str, int]) -> list[EventRow]:
-    return [EventRow(*row) for row in await fetch(SQL["past"].text, list(known), list(known.values()), PAGE)]
+@contextmanager
+def _rows_that_fit() -> Iterator[None]:
+    try:
+        yield
+    except _UNFIT as error:
+        raise UnfitRows(str(error)) from error
+
+
+def _events(records: Iterable[Any]) -> list[EventRow]:
+    return [EventRow(*record) for record in records]
+
+
+def _values(rows: Rows) -> list[Sequence[Any]]:
+    """What the procedures `put` and `end_batch` take, in order."""
+    views = (list(rows.views.get(view, {}).values()) for view in COLUMNS)
+    return [rows.events, rows.payloads, list(rows.policies.items()), rows.checkpoints, *views]
 
 
 class PostgresLedger(SharedLedger):

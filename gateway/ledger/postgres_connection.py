@@ -23,7 +23,11 @@ STATEMENT_S: Final = 8.0
 
 _CONNECT_S: Final = 5.0
 _ALL: Final = {"application_name": "gateway", "search_path": "gateway", "default_transaction_isolation": "read committed", "jit": "off"}
-WRITING: Final = {**_ALL, "statement_timeout": "6s", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "3s"}
+_BOUNDED: Final = {"lock_timeout": "5s", "idle_in_transaction_session_timeout": "3s"}
+POINTS: Final = {**_ALL, **_BOUNDED, "statement_timeout": "6s"}
+WRITING: Final = {**_ALL, **_BOUNDED, "statement_timeout": "0"}
+"""A commit that waits for a standby must not be told to stop waiting: the server would call that a success. This side ends it instead."""
+
 READING: Final = {
     **_ALL, "statement_timeout": "60s", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "10min", "default_transaction_read_only": "on",
 }  # fmt: skip

@@ -16,7 +16,7 @@ PAGE: Final = 200
 
 
 class UnfitRows(Exception):
-    """The rows are at fault, not the database: a value that no column takes, a place that is taken. Only `write` raises it."""
+    """The rows are at fault, not the database: a value that no column takes, a place that is taken. `write` raises it, or `commit`."""
 
 
 class EventRow(NamedTuple):
