@@ -73,7 +73,7 @@ class StoreLedger:
         return text
 
     async def events(self, stream: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
-        return [_recorded(row) for row in await self.store.reader.events(stream, after, limit)]
+        return [recorded(row) for row in await self.store.reader.events(stream, after, limit)]
 
     async def due(self, now: int, limit: int = 500) -> list[str]:
         return await self.store.reader.due(now, limit)
@@ -108,7 +108,7 @@ class StoreLedger:
                 raise
 
 
-def _recorded(row: EventRow) -> Recorded:
+def recorded(row: EventRow) -> Recorded:
     try:
         event = decode(row.kind, row.version, row.body)
     except Unreadable as error:

@@ -2,6 +2,8 @@
 
 * A batch locks its streams in one order (an advisory lock a stream) and gets what others appended past what is at hand, in one round trip;
   decides; writes, commits and lets go in a second one. Processes wait for each other's commit; none ever tries again.
+* The locks go before the disk is waited for, so one may read what isn't durable yet. It is, once a later commit or `durable` has returned.
+* After a lost connection all that was at hand is forgotten: a server that came back may not have it all.
 * The writer's connection is its own. Point reads that a caller waits for and long reads have a pool each, so that neither delays the other.
 * A commit without an answer ends its connection; whether it happened is asked under the same lock, which the server holds until it knows.
 * A process that stops between the two loses its session after 3 s, and with it its locks and its batch.
@@ -10,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +22,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.ledger.checkpoint import Checkpoints
-from gateway.ledger.postgres_connection import POINTS, READING, SQL, STATEMENT_S, WRITING, Server
+from gateway.ledger.postgres_connection import POINTS, READING, SQL, STATEMENT_S, WRITING, Server, end
 from gateway.ledger.postgres_hints import Hints
 from gateway.ledger.postgres_reader import PostgresReader
 from gateway.ledger.shared import SharedLedger
@@ -29,6 +32,7 @@ from gateway.ledger.store import PAGE, CheckpointRow, EventRow, Rows, UnfitRows
 from gateway.ledger.views import COLUMNS
 from gateway.ports import Clock, LedgerFault
 
+_LOG: Final = logging.getLogger("gateway.ledger")
 _MIGRATIONS: Final = migrations("postgres")
 _UNFIT: Final = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError)
 _COMMIT_S: Final = 10.0
@@ -49,6 +53,7 @@ class PostgresStore:
     reader: PostgresReader
 
     def __init__(self, dsn: str, *, readonly: bool = False) -> None:
+        self.lost: Callable[[], None] = lambda: None
         self._server = Server(dsn)
         self._readonly = readonly
         self._hints = Hints(self._server)
@@ -56,7 +61,8 @@ class PostgresStore:
         self._pools: list[asyncpg.Pool] = []
         self._points: PostgresReader
         self._rows = Rows()
-        self._keeps = False
+        self._keeps = False  # locks
+        self._read = self._safe = 0  # events of others, and how many of them are durable for sure
 
     @property
     def heard(self) -> Callable[[str], None]:
@@ -75,7 +81,7 @@ class PostgresStore:
                 with self._server.faults():
                     await self._checked(connection)
             finally:
-                connection.terminate()
+                await end(connection)
             self._points = await self._pooled(POINTS, _POINTS, STATEMENT_S)
             self.reader = await self._pooled(READING, _LONG, _LONG_S)
             if not self._readonly:
@@ -91,10 +97,9 @@ class PostgresStore:
 
     async def close(self) -> None:
         await self._hints.stop()
-        for pool in self._pools:
-            pool.terminate()
-        if self._writing is not None:
-            self._writing.terminate()
+        for one in (*self._pools, self._writing):
+            if one is not None:
+                await end(one)
 
     async def _checked(self, connection: asyncpg.Connection) -> None:
         """Refuse what is no ledger, or none that this code knows; only the writer migrates."""
@@ -109,28 +114,32 @@ class PostgresStore:
                 raise LedgerFault(f"written by a newer gateway (layout {layout}); this one knows layout {len(_MIGRATIONS)}")
             if self._readonly and layout != len(_MIGRATIONS):
                 raise LedgerFault(f"no ledger of layout {len(_MIGRATIONS)} (layout {layout}); a gateway that serves makes one")
+            if not self._readonly and not await connection.fetchval(SQL["is_durable"].text):
+                raise LedgerFault("the server runs with fsync = off: what it has acknowledged could be lost")
             for number, script in enumerate(_MIGRATIONS[layout:], layout + 1):
                 await connection.execute(script)
                 await connection.execute(SQL["set_version"].text, number)
 
     async def _connected(self) -> asyncpg.Connection:
-        """The writer's connection, made anew if it was lost between two batches."""
+        """The writer's connection, made anew if it was lost."""
         if self._writing is None or self._writing.is_closed():
-            connection = await self._server.connect()
-            if not await connection.fetchval(SQL["make_durable"].text):
-                connection.terminate()
-                raise LedgerFault("the server runs with fsync = off: what it has acknowledged could be lost")
-            self._writing = connection
+            self._writing = await self._server.connect()
+            self.lost()
         return self._writing
 
     # ---- the writer's ---------------------------------------------------------------------------------------------------
 
     async def begin(self, known: Mapping[str, int | None]) -> Sequence[EventRow]:
+        before, connection = self._writing, await self._connected()
+        return await self._begin(connection, known if connection is before else dict.fromkeys(known))
+
+    async def _begin(self, connection: asyncpg.Connection, known: Mapping[str, int | None]) -> Sequence[EventRow]:
+        self._keeps = True
+        at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
         with self._server.faults():
-            connection = await self._connected()
-            self._keeps = True
-            at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
-            return _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), list(at_hand), list(at_hand.values()), PAGE))
+            rows = _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), list(at_hand), list(at_hand.values()), PAGE))
+        self._read += len(rows)
+        return rows
 
     async def write(self, rows: Rows) -> None:
         """Goes with the commit; a rebuild, which has a transaction open, writes at once."""
@@ -145,7 +154,7 @@ class PostgresStore:
         """No cancel is sent when it takes too long: a server that waits for its standby would take that for leave not to."""
         connection = self._writing
         assert connection is not None
-        late = asyncio.get_running_loop().call_later(_COMMIT_S, connection.terminate)
+        read, late = self._read, asyncio.get_running_loop().call_later(_COMMIT_S, connection.terminate)
         try:
             with self._server.faults(), _rows_that_fit():
                 if connection.is_in_transaction():
@@ -158,8 +167,18 @@ class PostgresStore:
             raise
         finally:
             late.cancel()
-        self._keeps = False
+        self._keeps, self._safe = False, max(self._safe, read)
         self._hints.tell({row.stream for row in self._rows.events})
+        if self._rows.checkpoints:
+            await self._keep(self._rows.checkpoints)
+
+    async def _keep(self, checkpoints: Sequence[CheckpointRow]) -> None:
+        """Big, and disposable: not under the locks, where other processes would wait for them."""
+        try:
+            with self._server.faults():
+                await self._pools[0].execute(SQL["put_checkpoints"].text, checkpoints)
+        except LedgerFault as fault:
+            _LOG.warning("checkpoints were not written: %s", fault)
 
     async def rollback(self) -> None:
         connection = self._writing
@@ -170,9 +189,11 @@ class PostgresStore:
                 if connection.is_in_transaction():
                     await connection.execute("ROLLBACK")
                 await connection.execute(SQL["release"].text)
-                self._keeps = False
+            self._keeps = False
+            await self.durable()
         except LedgerFault:
             connection.terminate()
+            raise
 
     async def clear(self, view: str) -> None:
         assert self._writing is not None
@@ -190,7 +211,7 @@ class PostgresStore:
 
     async def recorded(self, stream: str, seq: int) -> str | None:
         try:
-            rows = await self.begin({stream: seq - 1})
+            rows = await self._begin(await self._connected(), {stream: seq - 1})
             return rows[0].event_id if rows else None
         finally:
             await self.rollback()
@@ -199,10 +220,21 @@ class PostgresStore:
 
     async def past(self, known: Mapping[str, int]) -> Sequence[EventRow]:
         with self._server.faults():
-            return _events(await self._pools[0].fetch(SQL["past"].text, list(known), list(known.values()), PAGE))
+            rows = _events(await self._pools[0].fetch(SQL["past"].text, list(known), list(known.values()), PAGE))
+        self._read += len(rows)
+        return rows
+
+    async def durable(self) -> None:
+        if self._read > self._safe:
+            read = self._read
+            with self._server.faults():
+                await self._pools[0].execute(SQL["flush"].text)
+            self._safe = max(self._safe, read)
 
     async def tail(self, stream: str, first: int, limit: int) -> list[EventRow]:
-        return await self._points.events(stream, first - 1, limit)
+        rows = await self._points.events(stream, first - 1, limit)
+        self._read += len(rows)
+        return rows
 
     async def saved(self, stream: str) -> CheckpointRow | None:
         return await self._points.checkpoint(stream)
@@ -214,7 +246,7 @@ class PostgresStore:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 yield PostgresReader(connection.fetch, self._server.faults)
         finally:
-            connection.terminate()
+            await end(connection)
 
 
 @contextmanager
@@ -232,7 +264,7 @@ def _events(records: Iterable[Any]) -> list[EventRow]:
 def _values(rows: Rows) -> list[Sequence[Any]]:
     """What the procedures `put` and `end_batch` take, in order."""
     views = (list(rows.views.get(view, {}).values()) for view in COLUMNS)
-    return [rows.events, rows.payloads, list(rows.policies.items()), rows.checkpoints, *views]
+    return [rows.events, rows.payloads, list(rows.policies.items()), *views]
 
 
 class PostgresLedger(SharedLedger):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -22,6 +23,7 @@ STATEMENT_S: Final = 8.0
 """When this side gives up on a statement; the server has done so before, unless it can't be reached."""
 
 _CONNECT_S: Final = 5.0
+_POLITE_S: Final = 1.0
 _ALL: Final = {"application_name": "gateway", "search_path": "gateway", "default_transaction_isolation": "read committed", "jit": "off"}
 _BOUNDED: Final = {"lock_timeout": "5s", "idle_in_transaction_session_timeout": "3s"}
 POINTS: Final = {**_ALL, **_BOUNDED, "statement_timeout": "6s"}
@@ -68,6 +70,14 @@ class Server:
             raise LedgerFault(f"{self._place}: the address can't be used ({type(error).__name__}); is everything in it percent-encoded?") from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
             raise LedgerFault(f"{self._place}: {str(error) or type(error).__name__}") from error
+
+
+async def end(one: asyncpg.Connection | asyncpg.Pool) -> None:
+    """Close, politely if the other side answers."""
+    try:
+        await asyncio.wait_for(one.close(), _POLITE_S)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        one.terminate()
 
 
 def _place(dsn: str) -> str:

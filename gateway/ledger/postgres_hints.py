@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import asyncpg
 

@@ -12,22 +12,28 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from gateway.ledger.ledger import StoreLedger
+from gateway.ledger.ledger import StoreLedger, recorded
 from gateway.ledger.states import Fold
 from gateway.ledger.store import EventRow, Store
-from gateway.ports import Clock, LedgerFault
+from gateway.ports import Clock, LedgerFault, Recorded
 
 _LOG: Final = logging.getLogger("gateway.ledger")
 _LOOK_S: Final = 0.5
 
 
 class SharedStore(Store, Protocol):
-    """A database that several processes write. `heard`: called with a stream that another process may have appended to."""
+    """A database that several processes write.
+
+    `heard`: called with a stream that another process may have appended to. `lost`: called when what was read may not be there any more."""
 
     heard: Callable[[str], None]
+    lost: Callable[[], None]
 
     async def past(self, known: Mapping[str, int]) -> Sequence[EventRow]:
         """What stands after these seqs: by stream, in order, at most `PAGE` of each."""
+
+    async def durable(self) -> None:
+        """Returns when all that was read so far is. What is read otherwise may not be yet, though what builds on it can't be without it."""
 
 
 class SharedLedger(StoreLedger):
@@ -38,7 +44,7 @@ class SharedLedger(StoreLedger):
         super().__init__(store, fold, clock, capacity=capacity, readonly=readonly)
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
-        store.heard = self._hear
+        store.heard, store.lost = self._hear, self._states.forget_all
 
     async def open(self) -> None:
         await super().open()
@@ -52,9 +58,19 @@ class SharedLedger(StoreLedger):
         await super().close()
 
     async def state(self, stream: str) -> Any:
-        if not self._readonly:
-            await self._catch_up({stream: (await self._states.load(stream)).state.seq})
-        return await super().state(stream)
+        if self._readonly:
+            return await super().state(stream)
+        await self._catch_up({stream: (await self._states.load(stream)).state.seq})
+        state = await super().state(stream)
+        await self.store.durable()
+        return state
+
+    async def events(self, stream: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        if self._readonly:
+            return await super().events(stream, after, limit)
+        rows = await self.store.tail(stream, after + 1, limit)
+        await self.store.durable()
+        return [recorded(row) for row in rows]
 
     async def _catch_up(self, known: Mapping[str, int]) -> set[str]:
         """The streams that had moved."""
@@ -82,5 +98,6 @@ class SharedLedger(StoreLedger):
         known = self._states.known(self._writer.watched)
         at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
         moved = await self._catch_up(at_hand) if at_hand else set()
+        await self.store.durable()
         for stream in moved | (known.keys() - at_hand.keys()):
             self._writer.wake(stream)

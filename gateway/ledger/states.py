@@ -115,6 +115,10 @@ class States:
             self._heads.pop(stream, None)
             self._loading.pop(stream, None)
 
+    def forget_all(self) -> None:
+        self._heads.clear()
+        self._loading.clear()
+
     def follow(self, known: Mapping[str, int | None], rows: Sequence[EventRow]) -> None:
         """Move heads on by what other processes appended after the seqs at hand. A head that this can't do is forgotten: a load can, or
         says why not. Where nothing was at hand, a load under way may have read too early; it is late."""

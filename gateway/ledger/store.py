@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
-
 PAGE: Final = 200
 """Events of a stream that are read and folded at a stretch, before the loop may do something else: ~10 ms."""
 

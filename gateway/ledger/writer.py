@@ -25,6 +25,11 @@ _CHECKPOINT_EVERY: Final = 500
 _CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
 
 
+def _crossed(before: int, after: int) -> bool:
+    """Is it time for a checkpoint? At seq 500, 1000, 2000, 4000 …: a flat cost an event, and of many processes only one meets each."""
+    return (after // _CHECKPOINT_EVERY).bit_length() > (before // _CHECKPOINT_EVERY).bit_length()
+
+
 class Writer:
     """Appends to one store. `lock` is held during each batch: who takes it has the store's transactions for itself."""
 
@@ -157,8 +162,8 @@ class Writer:
         for row in batch.rows.payloads:
             self._payloads.put((row.stream, row.hash), row.data)
         for stream in batch.changed:
-            head = batch.heads[stream]
-            if head.state.seq - head.saved >= max(_CHECKPOINT_EVERY, head.saved):
+            head, before = batch.heads[stream], self._states.get(stream)
+            if _crossed(0 if before is None else before.state.seq, head.state.seq):
                 head = head._replace(saved=head.state.seq)
                 task = asyncio.get_running_loop().create_task(self._save(stream, head))
                 self._saving.add(task)
@@ -211,7 +216,7 @@ class Writer:
                 _LOG.warning("the ledger can be written again")
 
     async def _save(self, stream: str, head: Head) -> None:
-        """Make a checkpoint for the next batch to take along. A stream's checkpoints come at double distances: a flat cost an event."""
+        """Make a checkpoint for the next batch to take along."""
         try:
             text = await asyncio.to_thread(self._fold.checkpoints.dump, head.state)
         except TypeError as error:

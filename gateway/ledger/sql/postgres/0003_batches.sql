@@ -1,5 +1,8 @@
 -- A batch takes two round trips: one locks and reads, one writes and commits; in between a process decides. The locks are the session's, since
 -- no transaction is open meanwhile. A session that then says nothing for 3 s is ended, its locks with it.
+--
+-- Locks are let go before the disk is waited for, so the next batch of a stream needn't wait for it too. What builds on a commit comes later in
+-- the same log: it can't outlive it. Whoever only reads has to wait by `flush` before it tells anybody.
 
 CREATE FUNCTION past(streams text[], seqs bigint[], page integer) RETURNS SETOF events LANGUAGE sql AS $$
     SELECT found.* FROM unnest(streams, seqs) AS known (stream, seq)
@@ -25,7 +28,7 @@ END $$;
 
 -- Upserts leave alone what never changes, so that its indexes aren't touched.
 CREATE PROCEDURE put(
-    new_events events[], new_payloads payloads[], new_policies policies[], new_checkpoints checkpoints[],
+    new_events events[], new_payloads payloads[], new_policies policies[],
     new_runs runs[], new_calls calls[], new_holds holds[], new_votes votes[], new_tools tools[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
@@ -37,10 +40,6 @@ BEGIN
     END IF;
     IF cardinality(new_policies) > 0 THEN
         INSERT INTO policies SELECT * FROM unnest(new_policies) ON CONFLICT DO NOTHING;
-    END IF;
-    IF cardinality(new_checkpoints) > 0 THEN
-        INSERT INTO checkpoints SELECT * FROM unnest(new_checkpoints)
-        ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, fold_version = excluded.fold_version, state = excluded.state;
     END IF;
     IF cardinality(new_runs) > 0 THEN
         INSERT INTO runs SELECT * FROM unnest(new_runs)
@@ -70,12 +69,25 @@ BEGIN
     END IF;
 END $$;
 
+-- Everything committed before this is durable once the transaction that calls it has ended: on this disk, and where the server is set up so on its
+-- standbys.
+CREATE FUNCTION flush() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM pg_logical_emit_message(true, 'gateway', '');
+END $$;
+
 CREATE PROCEDURE end_batch(
-    new_events events[], new_payloads payloads[], new_policies policies[], new_checkpoints checkpoints[],
+    new_events events[], new_payloads payloads[], new_policies policies[],
     new_runs runs[], new_calls calls[], new_holds holds[], new_votes votes[], new_tools tools[]
 ) LANGUAGE plpgsql AS $$
 BEGIN
-    CALL put(new_events, new_payloads, new_policies, new_checkpoints, new_runs, new_calls, new_holds, new_votes, new_tools);
+    PERFORM set_config('synchronous_commit', 'off', true);
+    CALL put(new_events, new_payloads, new_policies, new_runs, new_calls, new_holds, new_votes, new_tools);
     COMMIT;
     PERFORM release();
+    PERFORM flush();
+    COMMIT;
 END $$;

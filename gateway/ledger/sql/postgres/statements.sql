@@ -6,14 +6,19 @@ SELECT * FROM begin_batch(?, ?, ?, ?)
 -- past: what stands after some seqs
 SELECT * FROM past(?, ?, ?)
 
--- end_batch: write, commit, let go
-CALL end_batch(?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- end_batch: write, commit, let go, wait for the disk
+CALL end_batch(?, ?, ?, ?, ?, ?, ?, ?)
 
 -- release: let go of what this session keeps
 SELECT release()
 
 -- put: write within a transaction
-CALL put(?, ?, ?, ?, ?, ?, ?, ?, ?)
+CALL put(?, ?, ?, ?, ?, ?, ?, ?)
+
+-- put_checkpoints: the latest of each stream
+INSERT INTO checkpoints SELECT * FROM unnest(?::checkpoints[])
+ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, fold_version = excluded.fold_version, state = excluded.state
+    WHERE (checkpoints.fold_version, checkpoints.seq) < (excluded.fold_version, excluded.seq)
 
 -- keep_out: no other process writes to the views until this transaction ends
 LOCK TABLE runs, calls, holds, votes, tools IN SHARE ROW EXCLUSIVE MODE
@@ -24,9 +29,11 @@ INSERT INTO probes VALUES (?)
 -- tell: which streams have news, for the other processes that listen
 SELECT pg_notify('gateway', stream) FROM unnest(?::text[]) AS stream WHERE octet_length(stream) < 8000
 
--- make_durable: commits wait for the disk at least, where the database's default says they needn't; false if even then it proves nothing
-SELECT current_setting('fsync') = 'on' AND
-    set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false) <> 'off'
+-- flush: returns when everything committed so far is durable
+SELECT flush()
+
+-- is_durable: can a disk be waited for?
+SELECT current_setting('fsync') = 'on'
 
 -- layout_alone: one process at a time looks at the layout and changes it
 SELECT pg_advisory_xact_lock(4127)
