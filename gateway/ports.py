@@ -121,11 +121,11 @@ class Recorded:
 
 
 class Ledger(Protocol):
-    """Append-only streams with folded states. All methods raise LedgerFault when the store can't be used.
+    """Append-only streams with folded states. All methods raise LedgerFault when the store can't be used."""
 
-    `shared`: other processes may append to it too, also while this one lives."""
-
-    shared: bool
+    @property
+    def alone(self) -> bool:
+        """Can no other process append, so that another owner's call in flight is a dead one's?"""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

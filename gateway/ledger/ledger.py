@@ -21,8 +21,6 @@ _POLICY_CHARS = 8 * 1024 * 1024
 class StoreLedger:
     """See `ports.Ledger`. `store` and `fold` are for `verify`."""
 
-    shared = False
-
     def __init__(self, store: Store, fold: Fold, clock: Clock, *, capacity: int, readonly: bool) -> None:
         self.store = store
         self.fold = fold
@@ -31,6 +29,10 @@ class StoreLedger:
         self._payloads: Recent[tuple[str, str], bytes] = Recent(_PAYLOAD_BYTES)
         self._policies: Recent[str, str] = Recent(_POLICY_CHARS)
         self._writer = Writer(store, self._states, fold, clock, self._payloads)
+
+    @property
+    def alone(self) -> bool:
+        return self.store.alone
 
     async def open(self) -> None:
         await self.store.open()

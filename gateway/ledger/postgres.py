@@ -50,6 +50,7 @@ def _keys(streams: Iterable[str]) -> list[int]:
 class PostgresStore:
     """One database, any number of processes. See `store.Store` and `shared.SharedStore`."""
 
+    alone = False
     reader: PostgresReader
 
     def __init__(self, dsn: str, *, readonly: bool = False) -> None:
@@ -134,7 +135,7 @@ class PostgresStore:
         return await self._begin(connection, known if connection is before else dict.fromkeys(known))
 
     async def _begin(self, connection: asyncpg.Connection, known: Mapping[str, int | None]) -> Sequence[EventRow]:
-        self._keeps = True
+        self._keeps, self._rows = True, Rows()
         at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
         with self._server.faults():
             rows = _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), list(at_hand), list(at_hand.values()), PAGE))

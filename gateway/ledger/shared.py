@@ -37,7 +37,6 @@ class SharedStore(Store, Protocol):
 
 
 class SharedLedger(StoreLedger):
-    shared = True
     store: SharedStore
 
     def __init__(self, store: SharedStore, fold: Fold, clock: Clock, *, capacity: int, readonly: bool) -> None:
@@ -56,6 +55,10 @@ class SharedLedger(StoreLedger):
             self._following.cancel()
             await asyncio.wait((self._following,))
         await super().close()
+
+    async def payload(self, stream: str, hash: str) -> bytes | None:
+        """Never from memory: another process may have erased it."""
+        return await self.store.reader.payload(stream, hash)
 
     async def state(self, stream: str) -> Any:
         if self._readonly:

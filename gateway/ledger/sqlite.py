@@ -129,6 +129,8 @@ class SqliteReader:
 class SqliteStore:
     """One file, one process. See `store.Store`."""
 
+    alone = True
+
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self._path = os.path.realpath(path)  # one lock a file, whatever it is called
         self._readonly = readonly

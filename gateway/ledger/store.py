@@ -85,7 +85,12 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`."""
+    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
+
+    `alone`: is whoever has it open for writing the only one?
+    """
+
+    alone: bool
 
     @property
     def reader(self) -> Reader: ...

@@ -132,8 +132,8 @@ async def main(dsns: tuple[str, str], processes: int, callers: int, seconds: flo
         waits = sorted(counted.waits)
         p50, p99, worst = (waits[min(len(waits) - 1, int(len(waits) * part))] * 1000 for part in (0.5, 0.99, 1))
         print(
-            f"{'one run' if hot else f'{processes * callers} runs':>8}: {rates[-1]:8,.0f} calls/s, {counted.steps / counted.appends:.2f} steps an append, "
-            f"{undone} rolled back, {problems} problems, waits {p50:.1f}/{p99:.1f}/{worst:.1f} ms (p50/p99/worst)"
+            f"{'one run' if hot else f'{processes * callers} runs':>8}: {rates[-1]:8,.0f} calls/s, {counted.steps / counted.appends:.2f} steps an "
+            f"append, {undone} rolled back, {problems} problems, waits {p50:.1f}/{p99:.1f}/{worst:.1f} ms (p50/p99/worst)"
         )
     print(f"   ratio: {rates[1] / rates[0]:.2f}")
 
