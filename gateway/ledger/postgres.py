@@ -22,7 +22,7 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.ledger.checkpoint import Checkpoints
-from gateway.ledger.postgres_connection import POINTS, READING, SQL, STATEMENT_S, WRITING, Server, end
+from gateway.ledger.postgres_connection import POINTS, READING, SQL, STATEMENT_S, WRITING, Server, end, names
 from gateway.ledger.postgres_hints import Hints
 from gateway.ledger.postgres_reader import PostgresReader
 from gateway.ledger.shared import SharedLedger
@@ -138,7 +138,7 @@ class PostgresStore:
         self._keeps, self._rows = True, Rows()
         at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
         with self._server.faults():
-            rows = _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), list(at_hand), list(at_hand.values()), PAGE))
+            rows = _events(await connection.fetch(SQL["begin_batch"].text, _keys(known), names(at_hand), list(at_hand.values()), PAGE))
         self._read += len(rows)
         return rows
 
@@ -221,7 +221,7 @@ class PostgresStore:
 
     async def past(self, known: Mapping[str, int]) -> Sequence[EventRow]:
         with self._server.faults():
-            rows = _events(await self._pools[0].fetch(SQL["past"].text, list(known), list(known.values()), PAGE))
+            rows = _events(await self._pools[0].fetch(SQL["past"].text, names(known), list(known.values()), PAGE))
         self._read += len(rows)
         return rows
 
@@ -245,6 +245,7 @@ class PostgresStore:
         connection = await self._server.connect(READING)
         try:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
+                await connection.execute(SQL["version"].text)  # the moment is that of the first statement
                 yield PostgresReader(connection.fetch, self._server.faults)
         finally:
             await end(connection)

@@ -2,13 +2,13 @@
 
 * Every wait has an end: connecting, statements, locks, and a transaction whose process sleeps; what such a process had locked is freed.
 * Text here may hold U+0000, which PostgreSQL's can't: it is written with an escape that no other text has.
-* An address may hold a password. Messages name the host and the database, and repeat nothing that was written in an address.
+* An address may hold a password. Messages repeat nothing that was written in an address.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +21,8 @@ from gateway.ports import LedgerFault
 SQL: Final = {name: numbered(text) for name, text in statements("postgres").items()}
 STATEMENT_S: Final = 8.0
 """When this side gives up on a statement; the server has done so before, unless it can't be reached."""
+
+FAULTS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 _CONNECT_S: Final = 5.0
 _POLITE_S: Final = 1.0
@@ -42,13 +44,18 @@ class Server:
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
-        self._place = _place(dsn)
+
+    @property
+    def _address(self) -> str:
+        if "@" in urlsplit(self._dsn).path:  # then the driver would take half a password for the database's name
+            raise ValueError
+        return self._dsn
 
     async def connect(self, settings: Mapping[str, str] = WRITING) -> asyncpg.Connection:
         """A connection of one's own. Raises LedgerFault."""
         with self.faults():
             connection = await asyncpg.connect(
-                self._dsn, timeout=_CONNECT_S, command_timeout=STATEMENT_S, server_settings=dict(settings), target_session_attrs="primary"
+                self._address, timeout=_CONNECT_S, command_timeout=STATEMENT_S, server_settings=dict(settings), target_session_attrs="primary"
             )
             await _text_as_it_is(connection)
             return connection
@@ -57,7 +64,7 @@ class Server:
         """Up to `most` connections, made when needed."""
         with self.faults():
             return await asyncpg.create_pool(
-                self._dsn, min_size=0, max_size=most, timeout=_CONNECT_S, command_timeout=patience_s, server_settings=dict(settings),
+                self._address, min_size=0, max_size=most, timeout=_CONNECT_S, command_timeout=patience_s, server_settings=dict(settings),
                 target_session_attrs="primary", init=_text_as_it_is, reset=_nothing,
             )  # fmt: skip
 
@@ -66,29 +73,28 @@ class Server:
         """What goes wrong in here is a LedgerFault."""
         try:
             yield
-        except asyncpg.ClientConfigurationError as error:  # repeats parts of the address
-            raise LedgerFault(f"{self._place}: the address can't be used ({type(error).__name__}); is everything in it percent-encoded?") from None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
-            raise LedgerFault(f"{self._place}: {str(error) or type(error).__name__}") from error
+        except (asyncpg.ClientConfigurationError, ValueError):  # their words repeat parts of the address
+            raise LedgerFault("PostgreSQL: its address can't be used; are names and password in it percent-encoded?") from None
+        except FAULTS as error:
+            raise LedgerFault(f"PostgreSQL: {str(error) or type(error).__name__}") from error
 
 
 async def end(one: asyncpg.Connection | asyncpg.Pool) -> None:
     """Close, politely if the other side answers."""
     try:
         await asyncio.wait_for(one.close(), _POLITE_S)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    except FAULTS:
         one.terminate()
-
-
-def _place(dsn: str) -> str:
-    """Host and database, without what stands before the last `@` or after a `?`."""
-    parts = urlsplit(dsn)
-    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 async def _text_as_it_is(connection: asyncpg.Connection) -> None:
     for kind in ("text", "varchar"):
         await connection.set_type_codec(kind, schema="pg_catalog", encoder=_written, decoder=_read, format="binary")
+
+
+def names(texts: Iterable[str]) -> list[str]:
+    """For an array of text, whose elements the driver writes by itself."""
+    return [_written(text).decode() for text in texts]
 
 
 def _written(text: str) -> bytes:

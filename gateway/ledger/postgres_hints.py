@@ -13,7 +13,7 @@ from typing import Final
 
 import asyncpg
 
-from gateway.ledger.postgres_connection import SQL, Server
+from gateway.ledger.postgres_connection import SQL, Server, names
 from gateway.ports import LedgerFault
 
 _LOG: Final = logging.getLogger("gateway.ledger")
@@ -30,7 +30,7 @@ class Hints:
         self._server = server
         self._news: set[str] = set()
         self._wake = asyncio.Event()
-        self._connection: asyncpg.Connection | None = None
+        self.listening = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -42,32 +42,33 @@ class Hints:
             await asyncio.wait((self._task,))
 
     def tell(self, streams: Iterable[str]) -> None:
-        if self._connection is not None:
+        if self.listening.is_set():
             self._news.update(streams)
             self._wake.set()
 
     async def _run(self) -> None:
         while True:
             try:
-                self._connection = await self._server.connect()
-                with self._server.faults():
-                    await self._talk(self._connection)
+                connection = await self._server.connect()
+                try:
+                    with self._server.faults():
+                        await self._talk(connection)
+                finally:
+                    self.listening.clear()
+                    connection.terminate()
             except LedgerFault as fault:
                 _LOG.warning("other processes' news come late: %s", fault)
-            finally:
-                if self._connection is not None:
-                    self._connection.terminate()
-                    self._connection = None
             await asyncio.sleep(_AGAIN_S)
 
     async def _talk(self, connection: asyncpg.Connection) -> None:
         me = connection.get_server_pid()
         connection.add_termination_listener(lambda _: self._wake.set())
         await connection.add_listener(_CHANNEL, lambda _, sender, channel, stream: sender != me and self.heard(stream))
+        self.listening.set()
         while not connection.is_closed():
             await self._wake.wait()
             self._wake.clear()
             news, self._news = self._news, set()
             if news:
-                await connection.execute(SQL["tell"].text, list(news))
+                await connection.execute(SQL["tell"].text, names(news))
                 await asyncio.sleep(_GATHER_S)

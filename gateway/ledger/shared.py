@@ -43,6 +43,7 @@ class SharedLedger(StoreLedger):
         super().__init__(store, fold, clock, capacity=capacity, readonly=readonly)
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
+        self._seen: dict[str, int | None] = {}
         store.heard, store.lost = self._hear, self._states.forget_all
 
     async def open(self) -> None:
@@ -75,11 +76,8 @@ class SharedLedger(StoreLedger):
         await self.store.durable()
         return [recorded(row) for row in rows]
 
-    async def _catch_up(self, known: Mapping[str, int]) -> set[str]:
-        """The streams that had moved."""
-        rows = await self.store.past(known)
-        self._states.follow(known, rows)
-        return {row.stream for row in rows}
+    async def _catch_up(self, known: Mapping[str, int]) -> None:
+        self._states.follow(known, await self.store.past(known))
 
     def _hear(self, stream: str) -> None:
         if stream in self._writer.watched:
@@ -97,10 +95,12 @@ class SharedLedger(StoreLedger):
                 await asyncio.sleep(_LOOK_S)
 
     async def _look(self) -> None:
-        """Wake who watches a stream that moved, or one that isn't at hand: the watcher loads it and sees for itself."""
-        known = self._states.known(self._writer.watched)
-        at_hand = {stream: seq for stream, seq in known.items() if seq is not None}
-        moved = await self._catch_up(at_hand) if at_hand else set()
-        await self.store.durable()
-        for stream in moved | (known.keys() - at_hand.keys()):
-            self._writer.wake(stream)
+        """Wake who watches a stream that is elsewhere than at the last look, whoever moved it, or that isn't at hand: watchers see for themselves."""
+        at_hand = {stream: seq for stream, seq in self._states.known(self._writer.watched).items() if seq is not None}
+        if at_hand:
+            await self._catch_up(at_hand)
+            await self.store.durable()
+        before, self._seen = self._seen, self._states.known(self._writer.watched)
+        for stream, seq in self._seen.items():
+            if seq is None or seq != before.get(stream):
+                self._writer.wake(stream)
