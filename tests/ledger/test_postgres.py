@@ -21,6 +21,7 @@ from tests.ledger.conformance import Opened
 from tests.ledger.runs import RUN, admit, life, open_run
 from tests.ledger.tally import append, event
 from tests.postgres_server import database, running
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -219,8 +220,7 @@ async def test_nothing_is_told_that_the_standby_does_not_have(opened_at: Callabl
             assert (await two.state("run_1")).seq == 1
             await standby(dsn, "nobody")
             pending = [asyncio.ensure_future(one.transact(("run_1",), append("run_1")))]
-            while await ran(dsn, "SELECT count(*) FROM events") < 2:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: ran(dsn, "SELECT count(*) = 2 FROM events"), "the event")
             pending += [asyncio.ensure_future(asked) for asked in (two.state("run_1"), two.events("run_1"), two.watch("run_1", 1))]
             done, _ = await asyncio.wait(pending, timeout=1)
             assert not done
@@ -228,7 +228,7 @@ async def test_nothing_is_told_that_the_standby_does_not_have(opened_at: Callabl
             assert (await asyncio.wait_for(asyncio.gather(*pending), 5))[1].seq == 2
 
 
-async def test_a_commit_that_waits_too_long_for_the_standby_is_no_success(monkeypatch: pytest.MonkeyPatch, opened_at: Callable[[str], Opened]) -> None:
+async def test_a_commit_that_waits_too_long_for_the_standby_fails(monkeypatch: pytest.MonkeyPatch, opened_at: Callable[[str], Opened]) -> None:
     for name in ("_COMMIT_S", "STATEMENT_S"):
         monkeypatch.setattr(postgres, name, 0.2)
     with running() as server:
@@ -244,9 +244,7 @@ async def test_a_commit_that_waits_too_long_for_the_standby_is_no_success(monkey
 
 async def standby(dsn: str, names: str) -> None:
     await ran(dsn, f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
-    async with asyncio.timeout(5):
-        while await ran(dsn, "SHOW synchronous_standby_names") != names:
-            await asyncio.sleep(0.01)
+    await eventually(lambda: ran(dsn, f"SELECT current_setting('synchronous_standby_names') = '{names}'"), "the setting")
 
 
 async def test_commits_wait_for_the_disk_whatever_the_database_says(opened: Opened, dsn: str) -> None:
