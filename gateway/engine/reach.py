@@ -6,13 +6,11 @@ Here they do so at once; of what others do only the ledger tells. Calls that are
 from __future__ import annotations
 
 import asyncio
-import logging
+from contextlib import suppress
 
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.flights import Flight, Flights
 from gateway.ports import LedgerFault
-
-log = logging.getLogger("gateway.engine")
 
 LOOK_MS = 200
 """How long a call may be in flight before its run is watched for it."""
@@ -38,14 +36,13 @@ class Reach:
     async def _watch(self, stream: str) -> None:
         """Until the last flight of these runs has landed, which is an event too."""
         try:
-            while flights := self._of(stream):
-                tree = await self._desk.ledger.state(stream)
-                for flight in flights:
-                    if _recalled(tree, flight.record):
-                        flight.cancel()
-                await self._desk.ledger.watch(stream, tree.seq)
-        except LedgerFault as fault:
-            log.warning("nobody sees whether calls of %s are cancelled: %s", stream, fault)
+            with suppress(LedgerFault):  # it says so itself; the next look begins anew
+                while flights := self._of(stream):
+                    tree = await self._desk.ledger.state(stream)
+                    for flight in flights:
+                        if _recalled(tree, flight.record):
+                            flight.cancel()
+                    await self._desk.ledger.watch(stream, tree.seq)
         finally:
             del self._watching[stream]
 
