@@ -196,8 +196,8 @@ def server(app: App, settings: Settings) -> Server:
     )
 
 
-def serve(settings: Settings, listening: Callable[[App, int], None] | None = None) -> None:
-    """Run until SIGINT or SIGTERM. `listening` is told the port once there is one that answers.
+def serve(settings: Settings, listening: Callable[[App, int], None] | None = None, listen: socket.socket | None = None) -> None:
+    """Run until SIGINT or SIGTERM. `listening` is told the port once there is one that answers; `listen` is a socket that is open already.
 
     Raises PolicyError before anything is opened, the app's GatewayFault when that couldn't start, SystemExit(1) when the server couldn't,
     which is then logged."""
@@ -208,7 +208,7 @@ def serve(settings: Settings, listening: Callable[[App, int], None] | None = Non
         running.listening = lambda port: listening(app, port)
     with said_once(app):
         try:
-            running.run()
+            running.run([listen] if listen else None)
         except SystemExit:  # the server's own statuses mean nothing to whoever started us
             raise (app.fault or SystemExit(1)) from None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 from gateway.core import streams
 from gateway.core.guards.guard import Shape
 from gateway.core.model import Json, Principal, PrincipalCaps
+from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.policy.schema_index import ShapeError
 from gateway.policy.shapes import compile_shape
@@ -43,9 +45,10 @@ def _unusable(settings: Settings) -> Iterator[str]:
     listen = settings.listen
     if not is_loopback(listen.host) and not (settings.keys and (settings.tls or settings.behind_proxy)):
         yield f"listen: {listen.host} can be reached from other machines; that needs principals, and tls or behind_proxy"
+    if settings.ledger.postgresql and not settings.secret:
+        yield "secret: the processes that share a ledger in PostgreSQL need one in common"
     absent: dict[str, object] = {
         "principals.jwt": settings.jwt,
-        "ledger postgresql://": settings.ledger.postgresql,
         "limits.quotas": any(limit.quotas for limit in settings.limits),
         "notify": settings.notify.webhook or settings.notify.apprise,
         "retention": settings.retain_payloads_ms,
@@ -57,10 +60,23 @@ def _unusable(settings: Settings) -> Iterator[str]:
     yield from (f"{name}: this version can't do that yet; take it out" for name, asked in absent.items() if asked)
 
 
-def ledger(settings: Settings, clock: Clock) -> SqliteLedger:
-    path = settings.ledger.sqlite
-    assert path is not None, "refuse_unusable comes first"
-    return SqliteLedger(path, empty=streams.empty, evolve=streams.evolve, clock=clock, fold_version=streams.FOLD_VERSION)
+def ledger(settings: Settings, clock: Clock, *, readonly: bool = False) -> StoreLedger:
+    """Raises PolicyError where the driver isn't installed."""
+    made: Callable[..., StoreLedger]
+    if settings.ledger.postgresql is not None:
+        made = partial(_postgres(), settings.ledger.postgresql.reveal())
+    else:
+        assert settings.ledger.sqlite is not None
+        made = partial(SqliteLedger, settings.ledger.sqlite)
+    return made(empty=streams.empty, evolve=streams.evolve, clock=clock, fold_version=streams.FOLD_VERSION, readonly=readonly)
+
+
+def _postgres() -> Callable[..., StoreLedger]:
+    try:
+        from gateway.ledger.postgres import PostgresLedger
+    except ModuleNotFoundError as missing:
+        raise PolicyError(f"ledger: PostgreSQL needs {missing.name}; pip install 'tool-call-gateway[postgres]'") from None
+    return PostgresLedger
 
 
 def catalog(settings: Settings, ledger: Ledger | None = None) -> Catalog:

@@ -123,6 +123,10 @@ class Recorded:
 class Ledger(Protocol):
     """Append-only streams with folded states. All methods raise LedgerFault when the store can't be used."""
 
+    @property
+    def alone(self) -> bool:
+        """Can no other process append, so that another owner's call in flight is a dead one's?"""
+
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -132,6 +136,10 @@ class Ledger(Protocol):
 
     async def state(self, stream: str) -> Any:
         """The current folded state (`core.run.Tree`, `core.principal.PrincipalState` or `core.gateway.GatewayState`)."""
+
+    def at_hand(self, stream: str) -> Any | None:
+        """The state as this process saw it last, None if it isn't in memory: behind, maybe, by what other processes did. For facts that never
+        change, and where a step decides anew anyway."""
 
     async def watch(self, stream: str, after: int) -> None:
         """Return as soon as the stream's `state.seq` is above `after`. The only way to learn of another's event; callers bound it."""

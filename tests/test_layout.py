@@ -39,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gateway.policy.lint": {"gateway.core", "gateway.ports", "gateway.source", "gateway.policy", "gateway.settings"},
     "gateway.ledger": {"immutables", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
+    "gateway.ledger.postgres": {"asyncpg", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.ledger.sqlite": {"aiosqlite", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.upstreams": {"gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.upstreams.http": {"httptools", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},

@@ -16,7 +16,7 @@ from gateway.core.left import budget_left
 from gateway.core.lifecycle import CALL, RUN
 from gateway.core.run import Tree, stream_of
 from gateway.doors.render import budget_json, time_text, visible
-from gateway.ledger.sqlite import SqliteLedger
+from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.verify import verify
 from gateway.ports import Recorded
 from gateway.system import SystemClock
@@ -73,7 +73,7 @@ async def show_run(args: argparse.Namespace) -> None:
     output.table(reversed(calls), CALL_COLUMNS, nothing="No calls.")
 
 
-async def _run_row(ledger: SqliteLedger, id: str) -> Mapping[str, Any]:
+async def _run_row(ledger: StoreLedger, id: str) -> Mapping[str, Any]:
     """The run with this id, or else the only one with this key."""
     rows = await ledger.rows("runs", {"run": id}, limit=1) or await ledger.rows("runs", {"run_key": id}, limit=10)
     if len(rows) > 1:

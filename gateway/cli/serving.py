@@ -6,12 +6,14 @@ import argparse
 import logging
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gateway.app import App, own_version, serve
+from gateway.app_workers import Workers
 from gateway.cli import output
-from gateway.cli.arguments import command, port
+from gateway.cli.arguments import command, counting, port
 from gateway.cli.output import Failure
 from gateway.cli.place import address, settings, shown
 from gateway.demo.story import tell
@@ -22,22 +24,43 @@ DEMO_PORT = 8700
 
 
 def add(commands: Any) -> None:
-    command(commands, "serve", "run the gateway", run_gateway)
+    one = command(commands, "serve", "run the gateway", run_gateway)
+    one.add_argument("--workers", type=counting, default=1, metavar="N", help="processes that share the work; takes a ledger in PostgreSQL")
     demo = command(commands, "demo", "run everything embedded, with a scripted agent, and leave the gateway up", run_demo)
     demo.add_argument("--once", action="store_true", help="end after the story; the exit status says whether it went as it should")
     demo.add_argument("--port", type=port, help=f"where its gateway listens (default: {DEMO_PORT}; with --once any, if that is taken)")
     demo.add_argument("--folder", type=Path, help="where its files go and stay (default: a temporary folder)")
 
 
-def run_gateway(args: argparse.Namespace) -> None:
+def run_gateway(args: argparse.Namespace) -> int:
     found = settings(args.config)
+    if args.workers > 1 and found.ledger.postgresql is None:
+        raise Failure(f"A ledger in SQLite belongs to one process; --workers takes `ledger: postgresql://…` in {args.config}.")
     log_to_stderr()
     if wrong := cant_listen(found.listen.host, found.listen.port):
         raise Failure(f"{wrong}; end what listens there, or change `listen` in {args.config}.")
     try:
-        serve(found, lambda app, listening: announce(app, found, listening, as_json=args.json))
+        return serve_all(args, found)
     except PolicyError as wrong:
         raise Failure(f"The gateway can't start with these settings and policies; `gateway check` says more:\n{wrong}") from None
+
+
+def serve_all(args: argparse.Namespace, found: Settings) -> int:
+    """In this process, or in as many as were asked for."""
+    if args.workers == 1:
+        serve(found, lambda app, port: announce(app, found, port, as_json=args.json))
+        return 0
+    listen = listening(found.listen.host, found.listen.port)
+
+    def work(serving: Callable[[], None] | None) -> None:
+        def first(app: App, port: int) -> None:
+            if serving is not None:
+                announce(app, found, port, as_json=args.json)
+                serving()
+
+        serve(found, first, listen)
+
+    return Workers(args.workers, work).run()
 
 
 def run_demo(args: argparse.Namespace) -> int:
@@ -53,10 +76,14 @@ def run_demo(args: argparse.Namespace) -> int:
 def cant_listen(host: str, port: int) -> str | None:
     """Why a server couldn't listen there; None if it can."""
     try:
-        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        listening(host, port).close()
     except OSError as error:
         return f"Can't listen on {host} port {port}: {str(error.strerror).partition(' (while')[0]}"
     return None
+
+
+def listening(host: str, port: int) -> socket.socket:
+    return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
 def announce(app: App, found: Settings, port: int, *, as_json: bool) -> None:

@@ -180,7 +180,8 @@ class Flights(Desk):
 
     async def _attempt(self, flight: Flight) -> Outcome:
         record = flight.record
-        tree = await self.ledger.state(stream_of(record.run))
+        stream = stream_of(record.run)
+        tree = self.ledger.at_hand(stream) or await self.ledger.state(stream)  # no older than the intent that was just recorded
         left = record.deadline_at - max(self.clock.now_ms(), tree.at)  # a wall clock that was set back grants no more
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):

@@ -75,8 +75,8 @@ class Runs(Calls):
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
         """The principal's run of this key, opened on first use."""
-        state = await self.ledger.state(principal_stream(who.principal.id))
-        known: str | None = state.run_keys.get(run_key)
+        state = self.ledger.at_hand(principal_stream(who.principal.id))
+        known: str | None = state and state.run_keys.get(run_key)
         return known or (await self.open_run(who, RunRequest(door, run_key=run_key))).run.id
 
     async def implicit_run(self, who: Caller, door: str) -> str:

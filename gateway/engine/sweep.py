@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from gateway.core.decide import runs
+from gateway.engine.reach import Reach
 from gateway.engine.tools import Definitions
 from gateway.ports import LedgerFault
 
@@ -19,10 +20,14 @@ class Engine(Definitions):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._sweeper: asyncio.Task[None] | None = None
+        self._reaching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
-        await self._recover()
+        if self.ledger.alone:
+            await self._recover()
+        else:
+            self._reaching = asyncio.ensure_future(Reach(self).run())
         self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
 
     async def stop(self, grace_ms: int = 10_000) -> None:
@@ -39,6 +44,8 @@ class Engine(Definitions):
             flight.cancel()
         if left := self._at_work():  # an errand may have launched a flight meanwhile
             await asyncio.wait(left, timeout=5)
+        if self._reaching is not None:
+            self._reaching.cancel()
 
     def _at_work(self) -> list[asyncio.Task[Any]]:
         return [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)

@@ -30,6 +30,10 @@ class StoreLedger:
         self._policies: Recent[str, str] = Recent(_POLICY_CHARS)
         self._writer = Writer(store, self._states, fold, clock, self._payloads)
 
+    @property
+    def alone(self) -> bool:
+        return self.store.alone
+
     async def open(self) -> None:
         await self.store.open()
         if not self._readonly:
@@ -54,6 +58,10 @@ class StoreLedger:
         head = self._states.get(stream) or await self._states.load(stream)
         return head.state
 
+    def at_hand(self, stream: str) -> Any | None:
+        head = self._states.get(stream)
+        return None if head is None else head.state
+
     async def payload(self, stream: str, hash: str) -> bytes | None:
         data = self._payloads.get((stream, hash))
         if data is None and (data := await self.store.reader.payload(stream, hash)) is not None:
@@ -67,7 +75,7 @@ class StoreLedger:
         return text
 
     async def events(self, stream: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
-        return [_recorded(row) for row in await self.store.reader.events(stream, after, limit)]
+        return [recorded(row) for row in await self.store.reader.events(stream, after, limit)]
 
     async def due(self, now: int, limit: int = 500) -> list[str]:
         return await self.store.reader.due(now, limit)
@@ -89,7 +97,7 @@ class StoreLedger:
         if self._readonly:
             raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
-            await self.store.begin(())
+            await self.store.begin({})
             try:
                 await self.store.clear(view)
                 for stream in await self.store.reader.streams():
@@ -102,7 +110,7 @@ class StoreLedger:
                 raise
 
 
-def _recorded(row: EventRow) -> Recorded:
+def recorded(row: EventRow) -> Recorded:
     try:
         event = decode(row.kind, row.version, row.body)
     except Unreadable as error:

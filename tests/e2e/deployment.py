@@ -34,6 +34,8 @@ RUNS: Mapping[str, str] = {
     "strict": f"budgets: {{{LIMITED}}}\n  require_turns: true",
     "loopy": f"budgets: {{{LIMITED}}}\nloops: {{writes: 2, reads: 3, cycles: 2, refusals: 3, close_after: 2}}",
     "solo": f"budgets: {{{LIMITED}}}",
+    "racing": "budgets: {turns: unlimited, tool_calls: 400, deadline: 10m, tokens: unlimited}\n  on_exhausted: {tool_calls: refuse}\n"
+    "loops: {writes: 20, reads: 20, cycles: 6, refusals: 200, close_after: 200}",
 }
 """Principal `agent:NAME` -> the `run` of the policy that governs it. `solo` may have one open run; `agent:nobody` has no policy."""
 
@@ -87,22 +89,38 @@ def key_of(id: str) -> str:
     return f"key of {id}".replace(" ", "-").replace(":", "-")
 
 
-def write(folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does") -> Path:
-    """The files of the deployment; the path of gateway.yaml. `described` begins each tool's description."""
+def write(
+    folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does", ledger: str = "sqlite:gateway.db", small: str = ""
+) -> Path:
+    """The files of the deployment; the path of gateway.yaml. `described` begins each tool's description.
+
+    `small`: the only agent that has a policy, and `web` the only upstream: it starts in a third of the time."""
     (folder / "policies").mkdir(parents=True, exist_ok=True)
-    rules = "".join(_rules(upstream) for upstream in SEND_AS)
+    upstreams = _upstreams(web, heard, described)
+    if small:
+        upstreams = {"web": upstreams["web"]}
+    rules = "".join(map(_rules, upstreams))
     for name, run in RUNS.items():
-        head = f'version: 1\nname: {name}\nmatch: {{principals: ["agent:{name}"]}}\nrun:\n  {run}\n'
-        (folder / "policies" / f"{name}.yaml").write_text(f'{head}defaults: {{timeout: 20s, approvers: ["group:leads"]}}\ntools:\n{rules}')
+        if name == small or not small:
+            head = f'version: 1\nname: {name}\nmatch: {{principals: ["agent:{name}"]}}\nrun:\n  {run}\n'
+            (folder / "policies" / f"{name}.yaml").write_text(f'{head}defaults: {{timeout: 20s, approvers: ["group:leads"]}}\ntools:\n{rules}')
     settings = folder / "gateway.yaml"
     settings.write_text(
-        f'listen: 127.0.0.1:{port}\nledger: sqlite:gateway.db\npolicies: policies/\nsecret: ["${{env:GATEWAY_SECRET}}"]\nupstreams:\n'
-        f'  web: {{http: {{base_url: "{web}", tools: {_http_tools(described)}}}}}\n'
-        f'  down: {{http: {{base_url: "http://127.0.0.1:9", tools: {_http_tools(described)}}}}}\n'
-        f'  desk: {{mcp: {{command: ["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"], '
-        f'env: {{HEARD: "{heard}", DESCRIBED: "{described}"}}}}}}\n{_principals()}'
+        f'listen: 127.0.0.1:{port}\nledger: "{ledger}"\npolicies: policies/\nsecret: ["${{env:GATEWAY_SECRET}}"]\nupstreams:\n'
+        + "".join(f"  {name}: {{{how}}}\n" for name, how in upstreams.items())
+        + _principals()
     )
     return settings
+
+
+def _upstreams(web: str, heard: Path, described: str) -> dict[str, str]:
+    tools = _http_tools(described)
+    command = f'["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"]'
+    return {
+        "web": f'http: {{base_url: "{web}", tools: {tools}}}',
+        "down": f'http: {{base_url: "http://127.0.0.1:9", tools: {tools}}}',
+        "desk": f'mcp: {{command: {command}, env: {{HEARD: "{heard}", DESCRIBED: "{described}"}}}}',
+    }
 
 
 def load(settings: Path) -> Settings:

@@ -24,12 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class Process:
     """What agents need of a stage, and the process itself. `start` may follow `kill` or `stop`."""
 
-    def __init__(self, folder: Path, web: Web) -> None:
+    def __init__(self, folder: Path, web: Web, **described: str) -> None:
         self.web, self.desk = web, Desk(folder / "heard")
         self.clients: list[httpx.AsyncClient] = []
         port = any_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._settings = deployment.write(folder, web.url, folder / "heard", port=port)
+        self._settings = deployment.write(folder, web.url, folder / "heard", port=port, **described)
         self._process: asyncio.subprocess.Process | None = None
 
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
@@ -85,9 +85,9 @@ class Process:
 
 
 @asynccontextmanager
-async def gateway_process(folder: Path, web: Web) -> AsyncIterator[Process]:
+async def gateway_process(folder: Path, web: Web, **described: str) -> AsyncIterator[Process]:
     """A gateway that is ready, and ended at the end."""
-    process = Process(folder, web)
+    process = Process(folder, web, **described)
     try:
         await process.start()
         yield process
