@@ -35,7 +35,7 @@ roles: {{approver: ["group:leads"], operator: ["group:leads"]}}
 @asynccontextmanager
 async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, str]) -> AsyncIterator[str]:
     """The base URL of a gateway that serves until the end, stopped as an init system would."""
-    port = _free_port()
+    port = free_port()
     agent, mia = (hashlib.sha256(key.encode()).hexdigest() for key in (AGENT, MIA))
     (folder / "policies").mkdir(parents=True)
     (folder / "policies" / "one.yaml").write_text(policy)
@@ -69,7 +69,7 @@ async def _ready(process: asyncio.subprocess.Process, url: str) -> None:
             await asyncio.sleep(0.05)  # a process that starts has no other way to be waited for
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])

@@ -146,7 +146,9 @@ BLOCKS = (
 )
 RESULTS = st.builds(
     lambda known, extra: {**{name: value for name, value in extra.items() if name != "resultType"}, **known},
-    st.fixed_dictionaries({"content": st.lists(BLOCKS, max_size=4)}, optional={"structuredContent": OBJECTS, "isError": st.booleans(), "_meta": OBJECTS}),
+    st.fixed_dictionaries(
+        {"content": st.lists(BLOCKS, max_size=4)}, optional={"structuredContent": OBJECTS, "isError": st.booleans(), "_meta": OBJECTS}
+    ),
     OBJECTS,
 )
 
