@@ -93,7 +93,7 @@ REASONS: dict[str, Reason] = _rows(
     Reason("call.in_flight", 409, True, "Still running", "The same call is running; wait, then make it again to get its result.", wait_s=1),
     Reason("call.in_doubt", 409, False, "Outcome unknown", "It may have happened. Don't repeat it; a person has to find out."),
     Reason("call.cancelled", 409, False, "Cancelled", "It was cancelled; go on without its result."),
-    Reason("result.too_large", 200, False, "Result too large", "The tool ran; ask for less of the result."),
+    Reason("result.too_large", 200, False, "Result too large", "The tool ran; read the whole by the link, if there is one, or ask for less."),
     Reason("result.unread", 502, False, "Answer too long to read", "The tool ran, but the gateway didn't read all of its answer; ask for less."),
     Reason("result.invalid", 200, False, "Result not as promised", "The tool ran, but its answer is not usable; don't repeat a write."),
     Reason("result.expired", 410, False, "Result erased", "It was executed once; its result is no longer kept, and it isn't executed again."),

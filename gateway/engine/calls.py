@@ -236,6 +236,14 @@ class Calls(Flights):
             record = (await self.ledger.state(stream_of(run))).calls[call]
         return await self._as_it_stands(wish, record)
 
+    async def kept_aside(self, who: Caller, run: str, key: str) -> Json:
+        """A result that was too long to be shown, by the key in its note. Raises RequestFault: run.unknown, result.expired."""
+        await self.seen(who, run)
+        value = await self.value(stream_of(run), key)
+        if value is None:
+            raise RequestFault("result.expired", f"Run {run} keeps no result {key[:100]!r}, or no more.")
+        return value
+
     async def _as_it_stands(self, wish: Wish, record: CallRecord) -> Reply:
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)

@@ -76,7 +76,7 @@ class HttpTransport:
         try:
             whole = await self._exchange(request, terms.until, terms.max_bytes, stream, terms.fresh)
         except UpstreamFault as fault:
-            if not self._goes_on(stream, fault):
+            if not self._goes_on(stream) or fault.kind not in ("cut", "reset", "closed"):
                 raise
         if message["method"] == "initialize":
             self._session = _session_in(stream.headers)
@@ -151,15 +151,14 @@ class HttpTransport:
         told = response or Response(id, None, {"code": status, "message": _said(whole)})
         return Reply(told, status, retry_after_ms(whole.headers) if status >= 400 else None)
 
-    def _goes_on(self, stream: AnswerStream, fault: UpstreamFault) -> bool:
+    def _goes_on(self, stream: AnswerStream) -> bool:
         """Whether a stream that broke can be taken up."""
-        resumable = self.version != mcp.VERSION_2026 and stream.last_id is not None
-        return resumable and fault.kind in ("cut", "reset", "closed")
+        return self.version != mcp.VERSION_2026 and stream.last_id is not None
 
     async def _taken_up(self, stream: AnswerStream, terms: Terms) -> Response:
         """Ask for the rest of a stream, as often as it ends; nothing is asked to be done again. Raises UpstreamFault `cut`, `timeout`."""
         failures = 0
-        while self.version != mcp.VERSION_2026 and stream.last_id is not None and failures < MAX_TRIES:
+        while self._goes_on(stream) and failures < MAX_TRIES:
             pause_s = max(stream.retry_ms / 1000, _LEAST_PAUSE_S)
             if _now() + pause_s >= terms.until:
                 await asyncio.sleep(max(0.0, terms.until - _now()))

@@ -95,10 +95,19 @@ async def test_the_greeting_of_a_call_takes_no_longer_than_the_call_may():
 
 
 async def test_the_first_call_waits_until_the_session_is_ready():
-    server = Server("legacy")
+    too_early: list = []
+
+    async def note(connection, message):
+        try:
+            await until(lambda: server.heard[3:], "a message after it", 0.1)
+        except AssertionError:
+            too_early.append(False)
+
+    server = Server("legacy", note=note)
     async with serving(server):
         pass
     assert [message.get("method") for message in server.heard[1:4]] == ["initialize", "notifications/initialized", "tools/list"]
+    assert too_early == [False]
 
 
 async def test_a_session_id_that_is_none_is_refused():

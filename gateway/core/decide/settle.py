@@ -17,13 +17,14 @@ from gateway.core.streams import State
 
 @dataclass(frozen=True)
 class SettleCommand:
-    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`."""
+    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`, `whole` what it is only a note of."""
 
     call: str
     attempt: int
     owner: str
     outcome: Outcome
     result: Payload | None
+    whole: Payload | None = None
 
 
 def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, str]:
@@ -32,6 +33,8 @@ def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tup
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
         record_outcome(draft, record, command.outcome, command.result, command.owner)
+        if command.whole is not None:
+            draft.keep(command.whole)
     return draft, record.id
 
 
