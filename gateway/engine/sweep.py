@@ -40,10 +40,12 @@ class Engine(Definitions):
                 flight.inquiry.end()
         if tasks := self._at_work():
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
-        for flight in list(self.flights.values()):
-            flight.cancel()
-        if left := self._at_work():  # an errand may have launched a flight meanwhile
-            await asyncio.wait(left, timeout=5)
+        while left := self._at_work():
+            for flight in list(self.flights.values()):
+                flight.cancel()
+            done, _ = await asyncio.wait(left, timeout=5, return_when=asyncio.FIRST_COMPLETED)  # an errand that ends may have launched a flight
+            if not done:
+                break
         if self._reaching is not None:
             self._reaching.cancel()
 
