@@ -12,7 +12,9 @@ from gateway.ledger.sqlite import SqliteLedger
 from gateway.policy.schema_index import ShapeError
 from gateway.policy.shapes import compile_shape
 from gateway.ports import Clock, PolicyError, Upstream
+from gateway.secret import Secret
 from gateway.settings import (
+    AuthSettings,
     CommandSettings,
     HttpSettings,
     HttpToolSettings,
@@ -25,9 +27,11 @@ from gateway.settings import (
 )
 from gateway.settings_document import is_loopback
 from gateway.upstreams.catalog import Catalog
+from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_stdio import McpStdio
+from gateway.upstreams.oauth import Tokens
 
 
 def refuse_unusable(settings: Settings) -> None:
@@ -68,10 +72,22 @@ def catalog(settings: Settings) -> Catalog:
 def _upstream(one: UpstreamSettings) -> Upstream:
     origin = one.origin
     if isinstance(origin, HttpSettings):
-        headers = {name: secret.reveal() for name, secret in one.headers.items()}
-        return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], headers)
+        return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], credentials(one.auth))
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
-    return McpStdio(one.name, origin.argv, env={name: secret.reveal() for name, secret in origin.env.items()}, cwd=origin.folder)
+    return McpStdio(one.name, origin.argv, env=_revealed(origin.env), cwd=origin.folder)
+
+
+def credentials(auth: AuthSettings) -> Credentials:
+    oauth = auth.oauth
+    tokens = None
+    if oauth is not None:
+        client = oauth.client_id.reveal(), oauth.client_secret.reveal()
+        tokens = Tokens(oauth.token_url, *client, scope=oauth.scope, audience=oauth.audience, in_body=oauth.in_body)
+    return Credentials(_revealed(auth.headers), _revealed(auth.query), tokens)
+
+
+def _revealed(secrets: Mapping[str, Secret]) -> dict[str, str]:
+    return {name: secret.reveal() for name, secret in secrets.items()}
 
 
 def _http_tool(tool: HttpToolSettings) -> HttpTool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.core.model import Principal
 from gateway.secret import Secret
+from gateway.settings_auth import AuthSettings, OAuthSettings
 from gateway.settings_document import Document, Section, host_and_port, http_url, is_loopback
 from gateway.settings_schema import PERIODS, SETTINGS_SCHEMA
 from gateway.settings_secrets import REFERENCE
@@ -33,6 +34,7 @@ from gateway.source import Mistake, Position, SourceError, duration_ms, read_and
 
 __all__ = [
     "SETTINGS_SCHEMA",
+    "AuthSettings",
     "CommandSettings",
     "CommandToolSettings",
     "HttpSettings",
@@ -45,6 +47,7 @@ __all__ = [
     "McpCommandSettings",
     "McpUrlSettings",
     "NotifySettings",
+    "OAuthSettings",
     "OpenApiSettings",
     "QuotaSettings",
     "RoleSettings",

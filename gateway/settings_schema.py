@@ -15,7 +15,7 @@ SECRETS = re.compile(
         (
             "/ledger",
             "/secret/[0-9]+",
-            "/upstreams/[^/]+/auth/(bearer|basic/password|headers/[^/]+)",
+            "/upstreams/[^/]+/auth/(bearer|basic/password|api_key/value|oauth/client_(id|secret)|headers/[^/]+)",
             "/upstreams/[^/]+/(mcp|command)/env/[^/]+",
             "/notify/(webhook/(url|secret)|apprise/[0-9]+)",
         )
@@ -96,11 +96,23 @@ _COMMAND_TOOL = _mapping({**_TOOL, "argv": _list(_TEXT, minItems=1)}, "name", "a
 _AUTH = _mapping(
     {
         "bearer": _REFERENCE,
-        "basic": _mapping({"username": {"type": "string", "pattern": "^[^:]+$"}, "password": _REFERENCE}, "username", "password"),
+        "basic": _mapping({"user": {"type": "string", "pattern": "^[^:]+$"}, "password": _REFERENCE}, "user", "password"),
+        "api_key": _mapping({"header": {"type": "string", **_HEADER}, "query": _TEXT, "value": _REFERENCE}, "value"),
+        "oauth": _mapping(
+            {
+                "token_url": _TEXT,
+                "client_id": _HIDDEN,
+                "client_secret": _REFERENCE,
+                "client_auth": {"enum": ["basic", "body"]},
+                "scope": _TEXT,
+                "audience": _TEXT,
+            },
+            "token_url", "client_id", "client_secret",
+        ),
         "headers": {"type": "object", "minProperties": 1, "propertyNames": _HEADER, "additionalProperties": _REFERENCE},
     },
     minProperties=1,
-)
+)  # fmt: skip
 
 _OPERATION = {
     "type": "string",

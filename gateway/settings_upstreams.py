@@ -5,7 +5,6 @@ A kind that this version can't run is described all the same; whoever builds the
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.secret import Secret
+from gateway.settings_auth import FRAMING, AuthSettings, auth
 from gateway.settings_document import Section, http_url
 from gateway.source import duration_ms
 
@@ -20,10 +20,6 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 _SEGMENT = re.compile(r"\{[^{}]+\}|(?!\.\.?$)[A-Za-z0-9._~!$&'()*+,;=:@-]+")
 _ARGUMENT = re.compile(r"\{args\.([^{}]+)\}")
-_FRAMING = frozenset(
-    ["connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
-)
-"""Headers that belong to the connection or the message's framing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +99,11 @@ Origin = McpUrlSettings | McpCommandSettings | HttpSettings | OpenApiSettings | 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
-    """One upstream. `headers`: the gateway's own credentials, sent with every request and by no one else."""
+    """One upstream. `auth`: the gateway's own credentials, sent with every request and by no one else."""
 
     name: str
     origin: Origin
-    headers: Mapping[str, Secret] = field(default_factory=dict)
+    auth: AuthSettings = field(default_factory=AuthSettings)
 
 
 def upstreams(root: Section) -> tuple[UpstreamSettings, ...]:
@@ -122,38 +118,13 @@ def _upstream(name: str, upstream: Section) -> UpstreamSettings | None:
     if len(kinds) != 1:
         upstream.report(f"an upstream is exactly one of {', '.join(_ORIGINS)}; here stands {' and '.join(kinds) or 'none'}")
         return None
-    headers = _credentials(upstream)
+    credentials = auth(upstream)
     if upstream.get(kinds[0]) is None:
         return None
     origin = _ORIGINS[kinds[0]](upstream.section(kinds[0]))
     if "auth" in upstream.members and isinstance(origin, McpCommandSettings | CommandSettings):
         upstream.report("auth is for upstreams that are called over HTTP; a program gets its secrets by env", "auth")
-    return UpstreamSettings(name, origin, headers)
-
-
-def _credentials(upstream: Section) -> dict[str, Secret]:
-    auth = upstream.section("auth")
-    headers: dict[str, Secret] = {}
-    for steps, name, secret in _headers(auth) if upstream.sound("auth") else ():
-        if name in headers:
-            auth.report(f"the header {name} is set twice", *steps)
-        elif name in _FRAMING:
-            auth.report(f"the header {name} can't be set", *steps)
-        elif not re.fullmatch("[!-~]([ -~]*[!-~])?", secret.reveal()):
-            auth.report("what the reference leads to can't stand in a header: only printable ASCII can", *steps)
-        headers[name] = secret
-    return headers
-
-
-def _headers(auth: Section) -> Iterator[tuple[tuple[str, ...], str, Secret]]:
-    """Where each credential stands, the lower-case name of its header, and the header's value."""
-    if bearer := auth.get("bearer"):
-        yield ("bearer",), "authorization", Secret(f"Bearer {bearer.reveal()}")
-    if basic := auth.get("basic"):
-        pair = f"{basic['username']}:{basic['password'].reveal()}"
-        yield ("basic",), "authorization", Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
-    for name, secret in auth.get("headers", {}).items():
-        yield ("headers", name), name.lower(), secret
+    return UpstreamSettings(name, origin, credentials)
 
 
 # ---- origins ------------------------------------------------------------------------------------------------------------
@@ -222,7 +193,7 @@ def _http_tool(tool: Section) -> HttpToolSettings:
         tool.report(f"{method} sends no body; name the arguments under query", "body")
     headers = tool.get("headers", {})
     for name in headers:
-        if name.lower() in _FRAMING | {"authorization", "content-type"}:
+        if name.lower() in FRAMING | {"authorization", "content-type"}:
             tool.report(f"the header {name} can't be set here; credentials belong under auth", "headers", name)
     return HttpToolSettings(**_common(tool), method=method, path=tool.members["path"], query=query, sends_body=sends_body, headers=headers)
 

@@ -281,7 +281,7 @@ _TREE = {
         "c": {"http": {"base_url": "http://c", "tools": [{"name": "t", "description": "d", "method": "GET", "path": "/{p}", "query": ["q"],
               "headers": {"x": "y"}, "input_schema": {"type": "object", "properties": {"p": {}, "q": {}}, "required": ["p"]}}]}},
         "d": {"openapi": {"document": "d", "base_url": "http://d", "include": ["GET /x"]},
-              "auth": {"basic": {"username": "u", "password": "${env:SHORT}"}}},
+              "auth": {"basic": {"user": "u", "password": "${env:SHORT}"}}},
         "e": {"command": {"tools": [{"name": "t", "argv": ["x", "{args.p}"], "input_schema": {"type": "object", "properties": {"p": {}}}}]}},
     },
     "principals": {"keys": [{"id": "agent:a", "sha256": A, "groups": ["g"], "trust": ["call_id"]}],

@@ -6,7 +6,7 @@ from gateway.settings import load_settings
 from gateway.settings_upstreams import CommandSettings, HttpSettings, McpCommandSettings, McpUrlSettings, OpenApiSettings
 from gateway.source import SourceError
 
-ENVIRON = {"TOKEN": "hunter2", "BAD": "hunter2\nx: y"}
+ENVIRON = {"TOKEN": "hunter2"}
 
 
 @pytest.fixture
@@ -158,14 +158,6 @@ def test_two_tools_of_one_upstream_can_not_share_a_name(refused):
         ("{openapi: {document: x, base_url: 'http://a', include: [/orders]}}", 62),
         ("{command: {tools: [{name: t, argv: ['{args.x}'], input_schema: {type: object, properties: {x: {}}}}]}}", 42),
         ("{command: {tools: [{name: t, argv: [a, '{args.x}'], input_schema: {type: object}}]}}", 45),
-        ("{mcp: {url: 'http://a'}, auth: {}}", 37),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: hunter2}}", 46),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: '${env:BAD}'}}", 46),
-        ("{mcp: {url: 'http://a'}, auth: {basic: {username: 'a:b', password: '${env:TOKEN}'}}}", 56),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: '${env:TOKEN}', basic: {username: a, password: '${env:TOKEN}'}}}", 69),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {Content-Length: '${env:TOKEN}'}}}", 64),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {X-Key: '${env:TOKEN}', x-key: '${env:TOKEN}'}}}", 78),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {X-Key: hunter2}}}", 55),
     ],
 )
 def test_an_upstream_that_can_not_work_is_refused_at_its_place(refused, upstream, column):
@@ -177,18 +169,3 @@ def test_an_upstream_that_can_not_work_is_refused_at_its_place(refused, upstream
 @pytest.mark.parametrize("name", ["gateway", "a__b", "a_", "-a", "a.b", "a/b", "ä", "'a b'", "a" * 41, "''"])
 def test_a_name_that_could_be_taken_for_another_is_refused(refused, name):
     assert refused(f"upstreams:\n  {name}: {{mcp: {{url: 'http://a'}}}}\n") == [(2, 3)]
-
-
-def test_credentials_become_headers_that_do_not_show_themselves(load):
-    auth = "{basic: {username: mia, password: '${env:TOKEN}'}, headers: {X-API-Key: 'k-${env:TOKEN}'}}"
-    basic, bearer = load(
-        f"upstreams:\n  a: {{mcp: {{url: 'http://a'}}, auth: {auth}}}\n"
-        "  b: {openapi: {document: x, base_url: 'http://a'}, auth: {bearer: '${env:TOKEN}'}}\n"
-    )
-    assert {name: secret.reveal() for name, secret in basic.headers.items()} == {
-        "authorization": "Basic bWlhOmh1bnRlcjI=",
-        "x-api-key": "k-hunter2",
-    }
-    assert bearer.headers["authorization"].reveal() == "Bearer hunter2"
-    assert "hunter2" not in repr((basic, bearer))
-    assert "bWlhOmh1" not in repr(basic)

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from gateway.core.model import Json
 from gateway.ports import Dispatch
+from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_dial import Origin
 from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, unsendable
 from gateway.wire.json import dumps
@@ -64,7 +65,7 @@ class HttpTool:
 class Form:
     """A tool's request with blanks: what doesn't depend on the call is computed once."""
 
-    def __init__(self, tool: HttpTool, base_url: str, auth_headers: Mapping[str, str]) -> None:
+    def __init__(self, tool: HttpTool, base_url: str, credentials: Credentials = NONE) -> None:
         """Raises ValueError for what could end a line or a header, or takes the framing out of our hands. It names no secret."""
         origin = Origin.of(base_url)
         self._tool = tool
@@ -74,23 +75,28 @@ class Form:
         self._in_path = _PLACEHOLDER.findall(tool.path)
         fixed = {name: value for name, value in tool.headers.items() if not _PLACEHOLDER.fullmatch(value)}
         own = {"host": origin.authority, **_OWN_HEADERS} | ({"content-type": "application/json"} if tool.sends_body else {})
-        configured = own | _checked(fixed) | _checked(auth_headers)
+        configured = own | _checked(fixed) | _checked(credentials.headers)
+        reserved = configured.keys() | credentials.header_names
         blank = _checked({name: value[1:-1] for name, value in tool.headers.items() if name not in fixed})
-        self._in_headers = {name: argument for name, argument in blank.items() if name not in configured}
+        self._in_headers = {name: argument for name, argument in blank.items() if name not in reserved}
         self._placed = {*self._in_path, *tool.query, *blank.values()}
-        self._trace = [name for name in _TRACE if name not in configured]
-        self._taken = _FRAMING | configured.keys() | {*_DEADLINE}
+        self._trace = [name for name in _TRACE if name not in reserved]
+        self._taken = _FRAMING | reserved | {*_DEADLINE}
         self._end = " HTTP/1.1\r\n" + _lines({name: value for name, value in configured.items() if name not in _DEADLINE})
+        self._query = [credentials.query_text] if credentials.query else []
+        self._in_query = [name for name in tool.query if name not in credentials.query]
         self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
 
-    def filled(self, dispatch: Dispatch, remaining_ms: int) -> bytes:
-        """One attempt's whole request, as it goes over the wire."""
+    def filled(self, dispatch: Dispatch, remaining_ms: int, bearer: str | None = None) -> bytes:
+        """One attempt's whole request, as it goes over the wire. `bearer`: the token that the credentials' endpoint gave."""
         refuse_way(dispatch, "meta")
         arguments = arguments_of(dispatch)
         body = self._body(arguments)
         headers = self._headers(arguments, dispatch, remaining_ms)
         if self._says_length:
             headers["content-length"] = str(len(body))
+        if bearer is not None:
+            headers["authorization"] = f"Bearer {bearer}"
         return f"{self._start}{self._url(arguments)}{self._end}{_lines(headers)}\r\n".encode("ascii") + body
 
     def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch, remaining_ms: int) -> dict[str, str]:
@@ -115,9 +121,9 @@ class Form:
     def _url(self, arguments: Mapping[str, Json]) -> str:
         """The request's target: the path and query of the URL."""
         path = self._base + (self._path(arguments) if self._in_path else self._tool.path)
-        if not self._tool.query:
+        if not self._in_query and not self._query:
             return path
-        pairs = [f"{quote(name, safe='')}={text}" for name in self._tool.query for text in _query_texts(arguments.get(name))]
+        pairs = self._query + [f"{quote(name, safe='')}={text}" for name in self._in_query for text in _query_texts(arguments.get(name))]
         return f"{path}?{'&'.join(pairs)}" if pairs else path
 
     def _path(self, arguments: Mapping[str, Json]) -> str:
