@@ -25,14 +25,16 @@ class Clock:
 
 
 class Endpoint:
-    """Gives `t1`, `t2`, … with `answer` beside them; `open`: whether it answers at all."""
+    """Gives `t1`, `t2`, … with `answer` beside them; `asked`: somebody has; `open`: whether it answers at all."""
 
     def __init__(self, status: str = "200 OK", **answer) -> None:
-        self.status, self.answer, self.given, self.open = status, answer, 0, asyncio.Event()
+        self.status, self.answer, self.given = status, answer, 0
+        self.asked, self.open = asyncio.Event(), asyncio.Event()
         self.open.set()
 
     async def __call__(self, connection: Connection) -> None:
         await connection.request()
+        self.asked.set()
         await self.open.wait()
         self.given += 1
         body = {"access_token": f"t{self.given}", "token_type": "Bearer", "expires_in": 3600} | self.answer
@@ -91,8 +93,7 @@ async def test_many_callers_share_one_fetch_and_one_that_leaves_does_not_end_it(
     async with origin(endpoint) as it:
         mine = tokens(it.url)
         waiting = [asyncio.ensure_future(mine.bearer(5)) for _ in range(20)]
-        while not it.seen:
-            await asyncio.sleep(0)
+        await asyncio.wait_for(endpoint.asked.wait(), 5)
         waiting[0].cancel()
         endpoint.open.set()
         async with asyncio.timeout(5):
@@ -196,8 +197,7 @@ async def test_closing_ends_a_fetch():
     async with origin(endpoint) as it:
         mine = tokens(it.url)
         waiting = asyncio.ensure_future(mine.bearer(5))
-        while not it.seen:
-            await asyncio.sleep(0)
+        await asyncio.wait_for(endpoint.asked.wait(), 5)
         await mine.close()
         with pytest.raises(UpstreamFault):
             await waiting
