@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
@@ -26,12 +27,19 @@ from gateway.settings import (
     UpstreamSettings,
 )
 from gateway.settings_document import is_loopback
+from gateway.source import SourceError
 from gateway.upstreams.catalog import Catalog
 from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_stdio import McpStdio
 from gateway.upstreams.oauth import Tokens
+from gateway.upstreams.openapi import Api, read_api
+
+_REMARKS = 20
+"""Of one document, that are logged."""
+
+log = logging.getLogger("gateway")
 
 
 def refuse_unusable(settings: Settings) -> None:
@@ -52,7 +60,7 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "notify": settings.notify.webhook or settings.notify.apprise,
         "retention": settings.retain_payloads_ms,
     }
-    kinds = {McpUrlSettings: "mcp url", OpenApiSettings: "openapi", CommandSettings: "command"}
+    kinds = {McpUrlSettings: "mcp url", CommandSettings: "command"}
     for one in settings.upstreams:
         kind = kinds.get(type(one.origin))
         absent[f"upstreams.{one.name} ({kind})"] = kind
@@ -66,6 +74,7 @@ def ledger(settings: Settings, clock: Clock) -> SqliteLedger:
 
 
 def catalog(settings: Settings) -> Catalog:
+    """Raises PolicyError for an OpenAPI document that can't be used."""
     return Catalog([_upstream(one) for one in settings.upstreams], _shape)
 
 
@@ -73,8 +82,26 @@ def _upstream(one: UpstreamSettings) -> Upstream:
     origin = one.origin
     if isinstance(origin, HttpSettings):
         return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], credentials(one.auth))
+    if isinstance(origin, OpenApiSettings):
+        shown = credentials(one.auth)
+        api = read_document(origin, shown, str(origin.document))
+        for remark in api.remarks[:_REMARKS]:
+            log.warning("upstream %s: %s", one.name, remark)
+        if len(api.remarks) > _REMARKS:
+            log.warning("upstream %s: %d remarks more; `gateway check` shows them all", one.name, len(api.remarks) - _REMARKS)
+        return HttpUpstream(one.name, api.base_url, api.operations, shown)
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
     return McpStdio(one.name, origin.argv, env=_revealed(origin.env), cwd=origin.folder)
+
+
+def read_document(origin: OpenApiSettings, shown: Credentials, name: str) -> Api:
+    """An upstream's document; `name` is what remarks call the file. Raises PolicyError."""
+    try:
+        return read_api(
+            origin.document, name, base_url=origin.base_url, include=origin.include, exclude=origin.exclude, credentials=shown
+        )
+    except SourceError as error:
+        raise PolicyError(str(error)) from None
 
 
 def credentials(auth: AuthSettings) -> Credentials:

@@ -116,15 +116,17 @@ _AUTH = _mapping(
 
 _OPERATION = {
     "type": "string",
-    "pattern": r"^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|\*) /\S*$",
-    "description": 'a method and a path, such as "GET /orders/*"',
+    "pattern": r"^((GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|\*) /\S*|tag:.+|[^\s/:][^\s:]*)$",
+    "description": 'a method and a path, such as "GET /orders/*", or tag:NAME, or an operationId; * stands for anything',
 }
 
 _UPSTREAM = _mapping(
     {
         "mcp": _mapping({"url": _TEXT, "command": _list(_TEXT, minItems=1), "env": _VARIABLES}),
         "http": _mapping({"base_url": _TEXT, "tools": _list(_HTTP_TOOL, minItems=1)}, "base_url", "tools"),
-        "openapi": _mapping({"document": _TEXT, "base_url": _TEXT, "include": _list(_OPERATION, minItems=1)}, "document", "base_url"),
+        "openapi": _mapping(
+            {"document": _TEXT, "base_url": _TEXT, "include": _list(_OPERATION, minItems=1), "exclude": _list(_OPERATION, minItems=1)}, "document"
+        ),
         "command": _mapping({"tools": _list(_COMMAND_TOOL, minItems=1), "env": _VARIABLES}, "tools"),
         "auth": _AUTH,
     }

@@ -71,11 +71,12 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class OpenApiSettings:
-    """Operations of an OpenAPI document as tools; an empty `include` takes all, else `METHOD /path` patterns do."""
+    """Operations of an OpenAPI document as tools; an empty `include` takes all. Without `base_url` the document's own server is asked."""
 
     document: Path
-    base_url: str
+    base_url: str | None = None
     include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +147,8 @@ def _http(http: Section) -> Origin:
 
 def _openapi(openapi: Section) -> Origin:
     document = openapi.document.folder / openapi.get("document", "")
-    return OpenApiSettings(document, _base_url(openapi), tuple(openapi.get("include", ())))
+    base_url = _base_url(openapi) if "base_url" in openapi.members else None
+    return OpenApiSettings(document, base_url, tuple(openapi.get("include", ())), tuple(openapi.get("exclude", ())))
 
 
 def _command(command: Section) -> Origin:

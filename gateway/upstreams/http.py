@@ -35,7 +35,7 @@ class HttpUpstream:
     ) -> None:
         """Raises ValueError for what can't be put into a request; the message shows no secret."""
         self.name = name
-        self._tools = {tool.name: (tool, Form(tool, base_url, credentials)) for tool in tools}
+        self._tools = {tool.name: (tool, tool.form(base_url, credentials)) for tool in tools}
         self._origin = Origin.of(base_url)
         self._tls = tls_context() if self._origin.secure else None
         self._tokens = credentials.tokens
