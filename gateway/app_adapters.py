@@ -83,25 +83,27 @@ def _upstream(one: UpstreamSettings) -> Upstream:
     if isinstance(origin, HttpSettings):
         return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], credentials(one.auth))
     if isinstance(origin, OpenApiSettings):
-        shown = credentials(one.auth)
-        api = read_document(origin, shown, str(origin.document))
-        for remark in api.remarks[:_REMARKS]:
-            log.warning("upstream %s: %s", one.name, remark)
-        if len(api.remarks) > _REMARKS:
-            log.warning("upstream %s: %d remarks more; `gateway check` shows them all", one.name, len(api.remarks) - _REMARKS)
-        return HttpUpstream(one.name, api.base_url, api.operations, shown)
+        return _openapi(one, origin)
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
     return McpStdio(one.name, origin.argv, env=_revealed(origin.env), cwd=origin.folder)
 
 
-def read_document(origin: OpenApiSettings, shown: Credentials, name: str) -> Api:
-    """An upstream's document; `name` is what remarks call the file. Raises PolicyError."""
+def _openapi(one: UpstreamSettings, origin: OpenApiSettings) -> HttpUpstream:
+    shown = credentials(one.auth)
     try:
-        return read_api(
-            origin.document, name, base_url=origin.base_url, include=origin.include, exclude=origin.exclude, credentials=shown
-        )
+        api = read_document(origin, shown, str(origin.document))
     except SourceError as error:
         raise PolicyError(str(error)) from None
+    for remark in api.remarks[:_REMARKS]:
+        log.warning("upstream %s: %s", one.name, remark)
+    if len(api.remarks) > _REMARKS:
+        log.warning("upstream %s: %d remarks more; `gateway check` shows them all", one.name, len(api.remarks) - _REMARKS)
+    return HttpUpstream(one.name, api.base_url, api.operations, shown)
+
+
+def read_document(origin: OpenApiSettings, shown: Credentials, name: str) -> Api:
+    """An upstream's document; `name` is what remarks call the file. Raises SourceError."""
+    return read_api(origin.document, name, base_url=origin.base_url, include=origin.include, exclude=origin.exclude, credentials=shown)
 
 
 def credentials(auth: AuthSettings) -> Credentials:

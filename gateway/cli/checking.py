@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.app_adapters import catalog, principals, refuse_unusable
+from gateway.app_adapters import catalog, credentials, principals, read_document, refuse_unusable
 from gateway.cli import output
 from gateway.cli.arguments import CONFIG
 from gateway.cli.output import Failure
@@ -25,13 +25,13 @@ from gateway.policy.compile import compile_document
 from gateway.policy.lint import Deployment, Remark, lint
 from gateway.policy.store import TESTS, LoadedPolicies, load_policies
 from gateway.ports import PolicyError
-from gateway.settings import SETTINGS_SCHEMA, Settings, load_settings
+from gateway.settings import SETTINGS_SCHEMA, OpenApiSettings, Settings, load_settings
 from gateway.source import Position, Source, SourceError, read
 
 _PLACED = re.compile(r"(?P<file>[^:]+)(:(?P<line>\d+):(?P<column>\d+))?: (?P<message>.*)")
 _UNUSABLE = re.compile(r"[^:]+: (?P<message>(?P<key>[\w.-]+).*)")
 _NO_SECRET = "no `secret` is named, so one is made at each start and the run tokens of the last end with it"
-_UNASKED = "the upstreams were not asked, since this file has mistakes; no rule was held against their tools"
+_UNASKED = "the upstreams were not asked, since this deployment has mistakes; no rule was held against their tools"
 
 
 def add(commands: Any) -> None:
@@ -100,12 +100,28 @@ def _deployment(file: Path, *, upstreams: bool) -> tuple[list[str], list[Remark]
         remarks = [*(Remark(source.at(f"/{one['key'].replace('.', '/')}"), one["message"], True) for one in unusable), *unasked]
     else:
         remarks = [] if settings.secret else [Remark(source.at(""), _NO_SECRET)]
+        remarks += _documents(settings)
         known = _known(settings, file)
-        if upstreams:
+        if upstreams and any(remark.is_error for remark in remarks):
+            remarks += unasked
+        elif upstreams:
             tools, away = asyncio.run(_asked(settings, source))
             known, remarks = replace(known, tools=tools), [*remarks, *away]
     files, found = _policies(folder, known)
     return [shown(file), *files], [*remarks, *found]
+
+
+def _documents(settings: Settings) -> list[Remark]:
+    """What is wrong with the upstreams' OpenAPI documents, what was left out of them, and which credentials they want."""
+    remarks = []
+    for one in settings.upstreams:
+        if isinstance(one.origin, OpenApiSettings):
+            try:
+                api = read_document(one.origin, credentials(one.auth), shown(one.origin.document))
+                remarks += [Remark(each.position, f"{one.name}: {each.message}") for each in api.remarks]
+            except SourceError as error:
+                remarks += [Remark(each.position, each.message, True) for each in error.mistakes]
+    return remarks
 
 
 def _known(settings: Settings, file: Path) -> Deployment:

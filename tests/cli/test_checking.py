@@ -71,6 +71,29 @@ def test_mistakes_of_settings_and_of_all_policies_come_together(folder: Path, ch
     assert text.lines[-1].startswith(f"{len(found)} mistakes, 0 warnings")
 
 
+def with_document(folder: Path, document: str, **more: str) -> None:
+    """The deployment with one more upstream, read from `document`."""
+    (folder / "api.yaml").write_text(document)
+    text = (folder / "gateway.yaml").read_text()
+    settings = "".join(f", {name}: {value}" for name, value in more.items())
+    (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", f"upstreams:\n  api: {{openapi: {{document: api.yaml{settings}}}}}\n"))
+
+
+def test_what_is_left_out_of_an_openapi_document_is_a_warning_at_its_place(folder: Path, check: Any) -> None:
+    parameters = "parameters: [{name: a, in: query, style: odd}]"
+    with_document(folder, f"openapi: 3.1.0\npaths:\n  /x:\n    get: {{{parameters}}}\n    put: {{}}\n", base_url="http://a", include='["* /*", none]')
+    said = check("--json")
+    assert (said.code, said.json["mistakes"]) == (0, [])
+    assert places(said.json["warnings"])[:2] == ["api.yaml:3:3", "api.yaml:4:52"]
+
+
+def test_every_mistake_of_an_openapi_document_is_a_mistake_of_the_deployment(folder: Path, check: Any) -> None:
+    with_document(folder, "openapi: 3.1.0\nservers: {}\n")
+    said = check("--json")
+    assert (said.code, places(said.json["mistakes"])) == (1, ["api.yaml:1:1", "api.yaml:2:10"])
+    assert places(check("--json", "--upstreams").json["warnings"])[0].startswith("gateway.yaml:")
+
+
 def test_what_this_version_cannot_run_is_a_mistake_at_its_place(folder: Path, check: Any) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text.replace("limits: {open_runs: 3}", "limits: {quotas: [{per: day, tool_calls: 1}]}"))

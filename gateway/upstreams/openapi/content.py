@@ -126,7 +126,8 @@ class Content:
         says_nothing = not self._document.is_30 and not _types(schema) and not value.keys() & _TELLING
         is_raw = says_nothing or value.get("format") == "binary" or ("contentMediaType" in value and "contentEncoding" not in value)
         if is_raw or (declared is not None and not _essence(declared).startswith("text/")):
-            return Part(BINARY, None if declared is None or "*" in declared else declared)
+            kind = declared or schema.text("contentMediaType")
+            return Part(BINARY, None if kind is None or "*" in kind else kind)
         return Part(TEXT, declared)
 
 

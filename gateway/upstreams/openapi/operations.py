@@ -168,7 +168,8 @@ def find(document: Document) -> Iterator[Found | Unusable]:
             continue
         for method in METHODS:
             if (operation := node.get(method)) is not None:
-                yield Found(method, path, node, operation) if isinstance(operation.value, dict) else Unusable(operation.pointer, "no operation")
+                is_one = isinstance(operation.value, dict)
+                yield Found(method, path, node, operation) if is_one else Unusable(operation.pointer, "a mapping is wanted here")
 
 
 def names(found: Iterable[Found]) -> list[str]:
