@@ -17,6 +17,7 @@ from gateway.secret import Secret
 from gateway.settings import (
     AuthSettings,
     CommandSettings,
+    CommandToolSettings,
     HttpSettings,
     HttpToolSettings,
     KeySettings,
@@ -29,6 +30,7 @@ from gateway.settings import (
 from gateway.settings_document import is_loopback
 from gateway.source import SourceError
 from gateway.upstreams.catalog import Catalog
+from gateway.upstreams.command import CommandTool, CommandUpstream
 from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
@@ -60,10 +62,7 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "notify": settings.notify.webhook or settings.notify.apprise,
         "retention": settings.retain_payloads_ms,
     }
-    kinds = {McpUrlSettings: "mcp url", CommandSettings: "command"}
-    for one in settings.upstreams:
-        kind = kinds.get(type(one.origin))
-        absent[f"upstreams.{one.name} ({kind})"] = kind
+    absent |= {f"upstreams.{one.name} (mcp url)": isinstance(one.origin, McpUrlSettings) for one in settings.upstreams}
     yield from (f"{name}: this version can't do that yet; take it out" for name, asked in absent.items() if asked)
 
 
@@ -84,6 +83,8 @@ def _upstream(one: UpstreamSettings) -> Upstream:
         return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], credentials(one.auth))
     if isinstance(origin, OpenApiSettings):
         return _openapi(one, origin)
+    if isinstance(origin, CommandSettings):
+        return CommandUpstream(one.name, [_command_tool(tool) for tool in origin.tools])
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
     return McpStdio(one.name, origin.argv, env=_revealed(origin.env), cwd=origin.folder)
 
@@ -121,6 +122,11 @@ def _revealed(secrets: Mapping[str, Secret]) -> dict[str, str]:
 
 def _http_tool(tool: HttpToolSettings) -> HttpTool:
     return HttpTool(**{name: getattr(tool, name) for name in HttpTool.__dataclass_fields__})
+
+
+def _command_tool(tool: CommandToolSettings) -> CommandTool:
+    known = {name: getattr(tool, name) for name in CommandTool.__dataclass_fields__}
+    return CommandTool(**{**known, "env": _revealed(tool.env)})
 
 
 def _shape(schema: Mapping[str, Json]) -> Shape | str:

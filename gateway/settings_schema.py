@@ -16,7 +16,7 @@ SECRETS = re.compile(
             "/ledger",
             "/secret/[0-9]+",
             "/upstreams/[^/]+/auth/(bearer|basic/password|api_key/value|oauth/client_(id|secret)|headers/[^/]+)",
-            "/upstreams/[^/]+/(mcp|command)/env/[^/]+",
+            "/upstreams/[^/]+/(mcp|command|command/tools/[0-9]+)/env/[^/]+",
             "/notify/(webhook/(url|secret)|apprise/[0-9]+)",
         )
     )
@@ -91,7 +91,17 @@ _HTTP_TOOL = _mapping(
     "name", "description", "method", "path", "input_schema",
 )  # fmt: skip
 
-_COMMAND_TOOL = _mapping({**_TOOL, "argv": _list(_TEXT, minItems=1)}, "name", "argv", "input_schema")
+_COMMAND_TOOL = _mapping(
+    {
+        **_TOOL,
+        "argv": _list(_TEXT, minItems=1),
+        "stdin": {"enum": ["none", "json"]},
+        "cwd": _TEXT,
+        "env": _VARIABLES,
+        "ok_codes": _list({"type": "integer", "minimum": 0, "maximum": 255, "description": "an exit code, 0 to 255"}, minItems=1),
+    },
+    "name", "argv", "input_schema",
+)  # fmt: skip
 
 _AUTH = _mapping(
     {

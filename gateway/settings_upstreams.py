@@ -20,6 +20,8 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 _SEGMENT = re.compile(r"\{[^{}]+\}|(?!\.\.?$)[A-Za-z0-9._~!$&'()*+,;=:@-]+")
 _ARGUMENT = re.compile(r"\{args\.([^{}]+)\}")
+_SHELL = re.compile(r"(.*/)?(ba|da|z|k|a|c|tc|fi)?sh")
+_SCRIPT = re.compile(r"-[a-z]*c[a-z]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +83,22 @@ class OpenApiSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandToolSettings(ToolSettings):
-    """One program; `{args.NAME}` in `argv` after the first word stands for an argument."""
+    """One program; `{args.NAME}` in `argv` after the first word stands for an argument. It runs in `cwd`.
+
+    `sends_json`: all arguments go to its stdin as a JSON object. `ok_codes`: exit codes that are no error. `env`: the upstream's and its own."""
 
     argv: tuple[str, ...]
+    cwd: Path
+    sends_json: bool = False
+    ok_codes: frozenset[int] = frozenset({0})
+    env: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSettings:
-    """Command tools that run in `folder`, the settings file's, with `env` added to a minimal environment."""
+    """Programs, each called with a minimal environment."""
 
     tools: tuple[CommandToolSettings, ...]
-    folder: Path
-    env: Mapping[str, Secret] = field(default_factory=dict)
 
 
 Origin = McpUrlSettings | McpCommandSettings | HttpSettings | OpenApiSettings | CommandSettings
@@ -152,7 +158,7 @@ def _openapi(openapi: Section) -> Origin:
 
 
 def _command(command: Section) -> Origin:
-    return CommandSettings(tuple(_command_tool(tool) for tool in _tools(command)), command.document.folder, command.get("env", {}))
+    return CommandSettings(tuple(_command_tool(tool, command.get("env", {})) for tool in _tools(command)))
 
 
 _ORIGINS: dict[str, Callable[[Section], Origin]] = {"mcp": _mcp, "http": _http, "openapi": _openapi, "command": _command}
@@ -233,12 +239,20 @@ def _check_arguments(tool: Section, in_path: list[str], query: Sequence[str]) ->
             tool.report(message, "input_schema", "properties", name)
 
 
-def _command_tool(tool: Section) -> CommandToolSettings:
+def _command_tool(tool: Section, env: Mapping[str, Secret]) -> CommandToolSettings:
     argv, known = tool.members["argv"], tool.members["input_schema"].get("properties", {})
+    sends_json, used = tool.get("stdin") == "json", set[str]()
     for index, word in enumerate(argv):
-        for name in _ARGUMENT.findall(word):
-            if index == 0:
-                tool.report("the program itself can't come from an argument", "argv", index)
-            elif name not in known:
-                tool.report(f"the argument {name} is no property of input_schema", "argv", index)
-    return CommandToolSettings(**_common(tool), argv=tuple(argv))
+        used |= (names := set(_ARGUMENT.findall(word)))
+        if names and index == 0:
+            tool.report("the program itself can't come from an argument", "argv", index)
+        elif names and _SCRIPT.fullmatch(argv[index - 1]) and any(_SHELL.fullmatch(word) for word in argv[: index - 1]):
+            tool.report('an argument is no part of a shell\'s script; write "$1" there, and the argument as a word behind it', "argv", index)
+        elif names - known.keys():
+            tool.report(f"the argument {min(names - known.keys())} is no property of input_schema", "argv", index)
+    for name in known.keys() - used if not sends_json else ():
+        tool.report(f"the argument {name} goes nowhere: name it in argv, or write stdin: json", "input_schema", "properties", name)
+    return CommandToolSettings(
+        **_common(tool), argv=tuple(argv), sends_json=sends_json, cwd=tool.document.folder / tool.get("cwd", ""),
+        ok_codes=frozenset(tool.get("ok_codes", [0])), env={**env, **tool.get("env", {})},
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from gateway.secret import Secret
 from gateway.settings import (
     AuthSettings,
     CommandSettings,
+    CommandToolSettings,
     JwtSettings,
     LedgerSettings,
     LimitSettings,
@@ -27,6 +28,7 @@ from gateway.settings import (
     TlsSettings,
     UpstreamSettings,
 )
+from gateway.upstreams.command import CommandUpstream
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.serving import settings_in
@@ -42,7 +44,6 @@ from tests.upstreams.openapi.stage import FLEET, SHOP
         ({"notify": NotifySettings(apprise=(Secret("slack://s3cret"),))}, "notify"),
         ({"retain_payloads_ms": 1}, "retention"),
         ({"upstreams": (UpstreamSettings("web", McpUrlSettings("http://x/mcp")),)}, "upstreams.web"),
-        ({"upstreams": (UpstreamSettings("cmd", CommandSettings((), Path("."))),)}, "upstreams.cmd"),
         ({"listen": ListenSettings("0.0.0.0")}, "listen"),
         ({"listen": ListenSettings("0.0.0.0"), "keys": (), "behind_proxy": ("10.0.0.7",)}, "listen"),
     ],
@@ -84,9 +85,13 @@ def test_caps_are_those_of_the_entry_that_names_the_principal(tmp_path: Path) ->
 def test_each_upstream_is_built_as_its_origin_says(tmp_path: Path) -> None:
     stdio = UpstreamSettings("files", McpCommandSettings(("true",), tmp_path, {"TOKEN": Secret("t")}))
     document = UpstreamSettings("fleet", OpenApiSettings(FLEET))
+    tool = CommandToolSettings("t", "", {"type": "object"}, argv=("true",), cwd=tmp_path, ok_codes=frozenset({3}), env={"A": Secret("s")})
     settings = settings_in(tmp_path)
-    built = [app_adapters._upstream(one) for one in (*settings.upstreams, stdio, document)]
-    assert [(type(one), one.name) for one in built] == [(HttpUpstream, "shop"), (McpStdio, "files"), (HttpUpstream, "fleet")]
+    built = [app_adapters._upstream(one) for one in (*settings.upstreams, stdio, document, UpstreamSettings("own", CommandSettings((tool,))))]
+    kinds = [(HttpUpstream, "shop"), (McpStdio, "files"), (HttpUpstream, "fleet"), (CommandUpstream, "own")]
+    assert [(type(one), one.name) for one in built] == kinds
+    command = app_adapters._command_tool(tool)
+    assert (command.argv, command.cwd, command.ok_codes, command.env, command.timeout_ms) == (("true",), tmp_path, {3}, {"A": "s"}, 30_000)
 
 
 @pytest.mark.anyio

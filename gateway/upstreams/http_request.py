@@ -16,7 +16,7 @@ from gateway.core.model import Json
 from gateway.ports import Dispatch
 from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_dial import Origin
-from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, unsendable
+from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, tool_definition, unsendable
 from gateway.wire.json import dumps
 
 PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
@@ -60,9 +60,7 @@ class HttpTool:
 
     def definition(self) -> dict[str, Json]:
         """The tool in MCP's shape."""
-        optional = {"outputSchema": self.output_schema, "annotations": self.annotations}
-        required = {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
-        return required | {key: value for key, value in optional.items() if value}
+        return tool_definition(self.name, self.description, self.input_schema, self.output_schema, self.annotations)
 
     def form(self, base_url: str, credentials: Credentials) -> Form:
         """What makes this tool's requests. Raises ValueError for what can't be put into one; the message shows no secret."""
