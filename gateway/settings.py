@@ -164,7 +164,7 @@ class NotifySettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole of gateway.yaml. An empty `secret` means: make one for this process, and say so."""
+    """The whole of gateway.yaml. An empty `secret` means: make one for this process, and say so. `hosts`: in lower case."""
 
     listen: ListenSettings
     ledger: LedgerSettings
@@ -179,6 +179,7 @@ class Settings:
     retain_payloads_ms: int | None
     tls: TlsSettings | None
     behind_proxy: tuple[str, ...]
+    hosts: tuple[str, ...]
 
     def limits_of(self, principal: Principal) -> LimitSettings:
         """The first entry `for` this principal or one of its groups, else the general one."""
@@ -217,6 +218,7 @@ def _settings(root: Section) -> Settings:
         retain_payloads_ms=root.section("retention").convert("payloads", duration_ms, None),
         tls=_tls(root),
         behind_proxy=_behind_proxy(root),
+        hosts=tuple(map(str.lower, root.get("hosts", ()))) if root.sound("hosts") else (),
     )
 
 

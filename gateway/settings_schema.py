@@ -37,6 +37,11 @@ _REFERENCE = {
     "description": "a reference to a secret: ${env:NAME} or ${file:path}",
 }
 _HEADER = {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", "description": "the name of a header"}
+_HOST = {
+    "type": "string",
+    "pattern": "^([A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)$",
+    "description": "a name or an address without a port, such as gateway.example.com",
+}
 _SELECTOR = {
     "type": "string",
     "pattern": r"^[^:\s]+:\S+$",
@@ -193,6 +198,7 @@ SETTINGS_SCHEMA: dict[str, Any] = {
             "retention": _mapping({"payloads": DURATION_SCHEMA}),
             "tls": _mapping({"cert": _TEXT, "key": _TEXT}, "cert", "key"),
             "behind_proxy": _list(_TEXT, minItems=1),
+            "hosts": _list(_HOST, minItems=1),
         }
     ),
 }
