@@ -39,7 +39,7 @@ _REFERENCE = {
 _HEADER = {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", "description": "the name of a header"}
 _HOST = {
     "type": "string",
-    "pattern": "^([A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*)$",
+    "pattern": "^([A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*|[0-9A-Fa-f]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$",
     "description": "a name or an address without a port, such as gateway.example.com",
 }
 _SELECTOR = {

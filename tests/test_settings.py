@@ -188,7 +188,8 @@ def test_a_file_that_is_no_mapping_is_refused(refused, text):
         ("notify: {webhook: {url: 'hunter2', secret: '${env:HOOK}'}}", 25), ("notify: {apprise: slack://x}", 19),
         ("retention: {payloads: 30}", 23), ("retention: {payloads: 99999d}", 23), ("retention: {events: 1d}", 13),
         ("tls: {cert: a}", 6), ("tls: {cert: a, key: ''}", 21), ("behind_proxy: 10.0.0.1", 15), ("behind_proxy: []", 15),
-        ("behind_proxy: [proxy.internal]", 16), ("behind_proxy: ['10.0.0.1/8']", 16), ("hosts: []", 8), ("hosts: ['a:80']", 9), ("hosts: ['http://a']", 9), ("hosts: ['a b']", 9), ("Listen: x", 1),
+        ("behind_proxy: [proxy.internal]", 16), ("behind_proxy: ['10.0.0.1/8']", 16), ("hosts: []", 8),
+        ("hosts: ['a:80']", 9), ("hosts: ['http://a']", 9), ("hosts: ['a b']", 9), ("Listen: x", 1),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_once_at_its_place(refused, text, column):
