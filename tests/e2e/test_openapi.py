@@ -35,10 +35,13 @@ from tests.e2e.openapi_arguments import made
 from tests.e2e.running import AGENT, gateway
 from tests.upstreams.openapi.stage import FLEET, SHOP
 from tests.upstreams.origin import Connection, Origin, Seen, dispatch, origin
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 OCTOKIT = "@octokit/openapi@23.0.2"
+DOWNLOAD_S = 180
+"""npm fetches 25 MB and unpacks 390."""
 PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 CREDENTIALS = Credentials({"x-shop-key": "key-of-the-shop"})
 
@@ -110,7 +113,7 @@ def github() -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(dir=cache))
         install = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(fresh / "npm"), OCTOKIT]
-        subprocess.run(install, check=True, timeout=180, env={**os.environ, "PATH": PATH})
+        subprocess.run(install, check=True, timeout=DOWNLOAD_S, env={**os.environ, "PATH": PATH})
         (fresh / "npm/node_modules/@octokit/openapi/generated/api.github.com.json").rename(fresh / "api.github.com.json")
         shutil.rmtree(fresh / "npm")  # the other editions are 300 MB
         if not home.exists():
@@ -177,7 +180,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[tuple[str, Origin]]:
 
 async def test_a_governed_call_of_an_operation_reaches_its_server(shop: tuple[str, Origin]) -> None:
     url, it = shop
-    async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {AGENT}"}, timeout=10) as bot:
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {AGENT}"}, timeout=WAIT_S) as bot:
         run = (await bot.post("/v1/runs", json={})).json()["run"]
         listed = (await bot.get(f"/v1/runs/{run}/tools?format=anthropic")).json()["tools"]
         assert {one["name"] for one in listed} == {"shop__getOrder", "shop__createOrder"}

@@ -18,6 +18,7 @@ from gateway.ports import UpstreamFault
 from gateway.upstreams.command import CommandTool, CommandUpstream
 from tests.upstreams.origin import dispatch, tool
 from tests.upstreams.test_child import alive, gone
+from tests.waiting import START_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ async def serving(script: str, *words: str, grace_s: float = 0.2, program: str =
     upstream = CommandUpstream("own", [it], kill_grace_s=grace_s)
     await upstream.open()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(START_S):
             yield upstream
     finally:
         await upstream.close()
@@ -166,11 +167,7 @@ def written(file: Path) -> str:
 
 async def pid_in(file: Path) -> int:
     """What a program writes there, once it has."""
-    for _ in range(500):
-        if (text := written(file)).endswith("\n"):
-            return int(text)
-        await asyncio.sleep(0.01)
-    raise AssertionError("the program did not start")
+    return int(await until(lambda: written(file).strip(), "the program's start", START_S))
 
 
 @pytest.mark.parametrize("ends", ["timeout", "cancel", "close"])
