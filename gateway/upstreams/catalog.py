@@ -94,14 +94,16 @@ class Catalog:
     # ---- keeping up to date ---------------------------------------------------------------------------------------------
 
     async def _keep(self, upstream: Upstream, asked: asyncio.Event) -> None:
-        failures = 0
+        failures, taken = 0, None
         while True:
             try:
                 await upstream.open()
-                self._take(upstream.name, await upstream.tools())
-                failures = 0
+                offered = await upstream.tools()
+                if offered is not taken:  # thousands of definitions take long to compare
+                    self._take(upstream.name, offered)
+                failures, taken = 0, offered
             except UpstreamFault as fault:
-                failures += 1
+                failures, taken = failures + 1, None
                 self._note(upstream.name, fault.message)
             asked.set()
             backoff_s = min(self._backoff_s[0] * 2 ** min(failures - 1, 30), self._backoff_s[1]) * random.uniform(0.5, 1)

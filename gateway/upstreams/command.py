@@ -56,6 +56,7 @@ class CommandUpstream:
     def __init__(self, name: str, tools: Sequence[CommandTool], *, kill_grace_s: float = 5.0) -> None:
         self.name = name
         self._tools = {tool.name: tool for tool in tools}
+        self._definitions = [tool_definition(it.name, it.description, it.input_schema, it.output_schema, it.annotations) for it in tools]
         self._kill_grace_s = kill_grace_s
         self._foreign = Foreign(logging.getLogger(f"gateway.upstream.{name}"), time.monotonic)
         self._ending: set[asyncio.Task[None]] = set()
@@ -71,9 +72,7 @@ class CommandUpstream:
             await asyncio.wait(self._ending)
 
     async def tools(self) -> list[dict[str, Json]]:
-        return [
-            tool_definition(tool.name, tool.description, tool.input_schema, tool.output_schema, tool.annotations) for tool in self._tools.values()
-        ]
+        return self._definitions
 
     async def send(self, dispatch: Dispatch) -> Answer:
         refuse_way(dispatch, "header", "header_quoted", "meta")

@@ -36,6 +36,7 @@ class HttpUpstream:
         """Raises ValueError for what can't be put into a request; the message shows no secret."""
         self.name = name
         self._tools = {tool.name: (tool, tool.form(base_url, credentials)) for tool in tools}
+        self._definitions = [tool.definition() for tool in tools]
         self._origin = Origin.of(base_url)
         self._tls = tls_context() if self._origin.secure else None
         self._tokens = credentials.tokens
@@ -54,7 +55,7 @@ class HttpUpstream:
             await self._tokens.close()
 
     async def tools(self) -> list[dict[str, Json]]:
-        return [tool.definition() for tool, _ in self._tools.values()]
+        return self._definitions
 
     async def send(self, dispatch: Dispatch) -> Answer:
         """One request. `fresh_connection` pays for a connection of its own: no pool can know that a warm one is still alive."""

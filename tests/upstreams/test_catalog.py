@@ -222,3 +222,29 @@ async def test_a_keeper_that_breaks_is_reported(caplog):
         async with opened(Broken(), wait_s=0.1):
             pass
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+
+
+async def test_definitions_that_are_the_same_as_before_are_not_compared_again():
+    class Looked(list[Any]):
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.looks += 1
+            return super().__getitem__(place)
+
+    class Asked(Shop):
+        asked = 0
+
+        async def tools(self) -> list[dict[str, Any]]:
+            self.asked += 1
+            return await super().tools()
+
+    shop = Asked()
+    shop.definitions = Looked([defined("a")])
+    async with opened(shop) as catalog:
+        await until(lambda: shop.asked > 3)
+        assert (shop.definitions.looks, catalog.tool("shop.a") is not None) == (1, True)
+        shop.there = False
+        await until(lambda: catalog.away("shop.a"))
+        shop.there = True
+        await until(lambda: not catalog.away("shop.a"))
