@@ -43,7 +43,7 @@ class Run(Process):
             del self.stderr[:-MAX_STDERR]
             for line in self._lines.feed(data):
                 self._foreign.write(logging.INFO, "stderr", line)
-        elif not self.is_cut:
+        else:
             self.stdout += data
             self.is_cut = len(self.stdout) > self._max_bytes
             del self.stdout[self._max_bytes :]

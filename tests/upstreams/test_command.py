@@ -149,6 +149,15 @@ async def test_a_program_that_was_killed_may_have_done_anything(number):
     assert (FAULTS[found.kind].sent, number.name in found.message) == (True, True)
 
 
+async def test_a_program_that_takes_too_long_is_asked_to_end_at_once():
+    async with serving("import time; time.sleep(60)", grace_s=5, timeout_ms=200) as upstream:
+        before = time.monotonic()
+        with pytest.raises(UpstreamFault):
+            await calling(upstream)
+        await asyncio.wait(upstream._ending)
+        assert time.monotonic() - before < 2
+
+
 @pytest.mark.parametrize("script", ["import time; time.sleep(60)", IGNORES + "import time; print(1, flush=True); time.sleep(60)"])
 async def test_a_program_that_takes_too_long_is_ended_and_nobody_waits_for_that(script):
     before = time.monotonic()

@@ -71,6 +71,8 @@ def test_no_name_and_no_content_makes_a_part_of_its_own() -> None:
     (found,) = parts({hostile: "--x\r\nContent-Disposition: form-data; name=b\r\n\r\nc"})
     assert found.get_payload(decode=True).startswith(b"--x")  # type: ignore[union-attr]
     assert found.get_content_type() == "text/plain"
+    (found,) = parts({'a"; filename="x': "b"})
+    assert found.get_filename() is None
 
 
 def test_the_boundary_is_another_each_time() -> None:
