@@ -29,7 +29,7 @@ from gateway.settings import (
 )
 from gateway.settings_document import is_loopback
 from gateway.source import SourceError
-from gateway.upstreams.catalog import Catalog
+from gateway.upstreams.catalog import Catalog, CompileShape
 from gateway.upstreams.command import CommandTool, CommandUpstream
 from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http import HttpUpstream
@@ -74,7 +74,7 @@ def ledger(settings: Settings, clock: Clock) -> SqliteLedger:
 
 def catalog(settings: Settings) -> Catalog:
     """Raises PolicyError for an OpenAPI document that can't be used."""
-    return Catalog([_upstream(one) for one in settings.upstreams], _shape)
+    return Catalog([_upstream(one) for one in settings.upstreams], shape)
 
 
 def _upstream(one: UpstreamSettings) -> Upstream:
@@ -102,9 +102,10 @@ def _openapi(one: UpstreamSettings, origin: OpenApiSettings) -> HttpUpstream:
     return HttpUpstream(one.name, api.base_url, api.operations, shown)
 
 
-def read_document(origin: OpenApiSettings, shown: Credentials, name: str) -> Api:
+def read_document(origin: OpenApiSettings, shown: Credentials, name: str, judge: CompileShape | None = None) -> Api:
     """An upstream's document; `name` is what remarks call the file. Raises SourceError."""
-    return read_api(origin.document, name, base_url=origin.base_url, include=origin.include, exclude=origin.exclude, credentials=shown)
+    chosen = {"include": origin.include, "exclude": origin.exclude}
+    return read_api(origin.document, name, base_url=origin.base_url, **chosen, credentials=shown, judge=judge)
 
 
 def credentials(auth: AuthSettings) -> Credentials:
@@ -129,7 +130,7 @@ def _command_tool(tool: CommandToolSettings) -> CommandTool:
     return CommandTool(**{**known, "env": _revealed(tool.env)})
 
 
-def _shape(schema: Mapping[str, Json]) -> Shape | str:
+def shape(schema: Mapping[str, Json]) -> Shape | str:
     try:
         return compile_shape(schema)
     except ShapeError as wrong:

@@ -7,12 +7,13 @@ An operation that can't be a tool is left out with the reason; the rest work. Wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from gateway.core.model import Json
 from gateway.source import Mistake, SourceError, child
 from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_dial import Origin
@@ -42,8 +43,10 @@ def read_api(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     credentials: Credentials = NONE,
+    judge: Callable[[Mapping[str, Json]], object] | None = None,
 ) -> Api:
-    """`name`: what remarks call the file. Without `base_url` the document's first server is asked. Raises SourceError."""
+    """`name`: what remarks call the file. Without `base_url` the document's first server is asked. `judge`: is asked whether each input
+    schema can be enforced, and gives a text if not. Raises SourceError."""
     document = load(path, name)
     try:
         base_url = base_url or _server(document.root.get("servers"), "/servers")
@@ -57,6 +60,8 @@ def read_api(
             _check_server(document, found, base_url)
             operations.append(reader.read(found, tool))
             wanted.append(found)
+            if judge is not None and isinstance(why := judge(operations[-1].input_schema), str):
+                remarks.append(Unusable(found.node.pointer, f"{found} will be held back: {why}"))
         except Unusable as unusable:
             remarks.append(Unusable(unusable.pointer, f"{found} is left out: {unusable.message}"))
     remarks += missing(document, wanted, credentials)

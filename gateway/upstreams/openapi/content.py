@@ -13,7 +13,7 @@ from typing import Any, Final
 from gateway.upstreams.openapi.bodies import BINARY, FORM, JSON, MULTIPART, TEXT, Body, Part
 from gateway.upstreams.openapi.document import Document, Node, Unusable
 from gateway.upstreams.openapi.parameters import STYLES, Parameter
-from gateway.upstreams.openapi.schemas import Schemas
+from gateway.upstreams.openapi.schemas import Schemas, described
 
 _BASE64: Final[Mapping[str, Any]] = {"type": "string", "contentEncoding": "base64"}
 _TEXTUAL: Final = ("xml", "yaml", "graphql", "javascript", "ndjson", "jsonl", "csv")
@@ -76,20 +76,19 @@ class Content:
 
     def _written(self, kind: str, name: str, media: Node, body: Node) -> Written:
         required, content_type = body.value.get("required") is True, _content_type(kind, _essence(name))
-        said = {"description": text} if (text := body.text("description")) else {}
         if kind in (TEXT, BINARY):
-            return Written(kind, content_type, required, {**(_BASE64 if kind == BINARY else {"type": "string"}), **said})
+            return Written(kind, content_type, required, described(dict(_BASE64) if kind == BINARY else {"type": "string"}, body))
         node = media.get("schema") or Node({}, media.pointer)
         schema, fields = self._schemas.of(node), self._schemas.fields(node)
         styles = self._styles(media) if kind == FORM else {}
         if fields is None:
-            return Written(kind, content_type, required, {**said, **schema} if isinstance(schema, dict) else said, styles=styles)
+            return Written(kind, content_type, required, described(schema, body), styles=styles)
         parts = {name: self._part(field, media) for name, field in fields.nodes.items()} if kind == MULTIPART else {}
         each = {name: self._field(field, parts.get(name)) for name, field in fields.nodes.items()}
         if kind == MULTIPART:
             schema = {"type": "object", "properties": each, "required": list(fields.required)}
         spread = each if fields.closed and (required or not fields.required) else None
-        return Written(kind, content_type, required, {**said, **schema}, spread, fields.required, styles, parts)
+        return Written(kind, content_type, required, described(schema, body), spread, fields.required, styles, parts)
 
     def _field(self, node: Node, part: Part | None) -> Any:
         """The schema of one property; bytes are base64 here, in a list too."""

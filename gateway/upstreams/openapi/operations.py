@@ -22,7 +22,7 @@ from gateway.upstreams.openapi.content import Content
 from gateway.upstreams.openapi.document import Document, Node, Unusable
 from gateway.upstreams.openapi.parameters import STYLES, Parameter
 from gateway.upstreams.openapi.request import Operation
-from gateway.upstreams.openapi.schemas import Schemas
+from gateway.upstreams.openapi.schemas import Schemas, described
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 MAX_DESCRIPTION: Final = 2_000
@@ -120,11 +120,9 @@ class Reader:
             if style not in STYLES[place]:
                 raise Unusable(child(node.pointer, "style"), f"the style {style!r} of the {place} parameter {name!r} can't be sent")
             explode = node.value.get("explode", style == "form") is True
-            schema = self._schemas.of(media.get("schema") or Node({}, node.pointer))
-            said = {"description": text} if (text := node.text("description")) else {}
-            described = {**said, **schema} if isinstance(schema, dict) else said
+            schema = described(self._schemas.of(media.get("schema") or Node({}, node.pointer)), node)
             is_required = place == "path" or node.value.get("required") is True
-            yield Parameter(name, argument, place, style, explode, content is not None), described, is_required
+            yield Parameter(name, argument, place, style, explode, content is not None), schema, is_required
 
     def _nodes(self, found: Found) -> dict[tuple[str, str], Node]:
         """By place and name: those of the path, then those of the operation, which replace them; without what is filled in for the tool."""

@@ -44,6 +44,14 @@ class Fields:
     closed: bool
 
 
+def described(schema: Any, by: Node) -> Any:
+    """A translated schema with the description that stands beside it, unless it has its own."""
+    text = by.text("description")
+    if text is None or schema is False:
+        return schema
+    return {"description": text, **(schema if isinstance(schema, dict) else {})}
+
+
 class Schemas:
     """The schemas of one document, each translated once."""
 

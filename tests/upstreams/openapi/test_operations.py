@@ -72,6 +72,14 @@ def test_parameters_may_be_references_and_are_described() -> None:
     assert it.input_schema["properties"] == {"id": {"description": "Which.", "type": "integer"}}
 
 
+@pytest.mark.parametrize(
+    ("schema", "expected"), [(False, False), (True, {"description": "Why."}), ({"description": "Own."}, {"description": "Own."})]
+)
+def test_a_description_of_its_own_stays_and_what_nothing_satisfies_stays_so(schema: Any, expected: Any) -> None:
+    operation = one({"parameters": [{"name": "a", "in": "query", "description": "Why.", "schema": schema}]}, method="get")
+    assert operation.input_schema["properties"] == {"a": expected}
+
+
 def arguments(*parameters: tuple[str, str]) -> list[str]:
     written = [{"name": name, "in": place} for place, name in parameters]
     return list(one({"parameters": written}, method="get").input_schema["properties"])  # type: ignore[arg-type]
