@@ -6,6 +6,7 @@ A body is spread into arguments only if it is required, or requires nothing itse
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +19,7 @@ from gateway.upstreams.openapi.schemas import Schemas, described
 _BASE64: Final[Mapping[str, Any]] = {"type": "string", "contentEncoding": "base64"}
 _TEXTUAL: Final = ("xml", "yaml", "graphql", "javascript", "ndjson", "jsonl", "csv")
 
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+*-]{1,127}/[a-z0-9!#$&^_.+*-]{1,127}")
 _TELLING: Final = frozenset(["enum", "const", "oneOf", "anyOf", "allOf", "not", "contentEncoding"])
 """What says of a schema without a type what its values are."""
 
@@ -65,6 +67,8 @@ class Content:
 
     def _kind(self, name: str, media: Node) -> str | None:
         essence, schema = _essence(name), media.get("schema")
+        if not _MEDIA_TYPE.fullmatch(essence):
+            return None
         types = _types(self._schemas.meant(schema)) if schema is not None else set()
         if _is_json(essence) or (essence.endswith("/*") and types and "string" not in types):
             return JSON
@@ -83,7 +87,7 @@ class Content:
         styles = self._styles(media) if kind == FORM else {}
         if fields is None:
             return Written(kind, content_type, required, described(schema, body), styles=styles)
-        parts = {name: self._part(field, media) for name, field in fields.nodes.items()} if kind == MULTIPART else {}
+        parts = {name: self._part(name, field, media) for name, field in fields.nodes.items()} if kind == MULTIPART else {}
         each = {name: self._field(field, parts.get(name)) for name, field in fields.nodes.items()}
         if kind == MULTIPART:
             schema = {"type": "object", "properties": each, "required": list(fields.required)}
@@ -112,22 +116,29 @@ class Content:
                 styles[name] = Parameter(name, name, "query", as_json=True)
         return styles
 
-    def _part(self, node: Node, media: Node) -> Part:
+    def _part(self, name: str, node: Node, media: Node) -> Part:
         """OpenAPI's defaults: objects are JSON, what is bytes or says nothing of itself is bytes, the rest is text."""
         schema = self._schemas.meant(node)
         if "array" in _types(schema):
             schema = self._schemas.meant(schema.get("items") or Node({}, schema.pointer))
-        value = schema.value if isinstance(schema.value, dict) else {}
-        encoding = media.get("encoding", node.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~"))
-        declared = (encoding.text("contentType") or "").partition(",")[0].strip() or None if encoding is not None else None
-        if _is_json(_essence(declared or "")) or _types(schema) & {"object", "array"}:
-            return Part(JSON, declared)
+        value, declared = schema.value if isinstance(schema.value, dict) else {}, _declared(media, name)
+        if _is_json(declared) or _types(schema) & {"object", "array"}:
+            return Part(JSON, declared or None)
         says_nothing = not self._document.is_30 and not _types(schema) and not value.keys() & _TELLING
         is_raw = says_nothing or value.get("format") == "binary" or ("contentMediaType" in value and "contentEncoding" not in value)
-        if is_raw or (declared is not None and not _essence(declared).startswith("text/")):
-            kind = declared or schema.text("contentMediaType")
-            return Part(BINARY, None if kind is None or "*" in kind else kind)
-        return Part(TEXT, declared)
+        if is_raw or (declared and not declared.startswith("text/")):
+            kind = declared or _essence(schema.text("contentMediaType") or "")
+            return Part(BINARY, kind if _MEDIA_TYPE.fullmatch(kind) and "*" not in kind else None)
+        return Part(TEXT, declared or None)
+
+
+def _declared(media: Node, name: str) -> str:
+    """The content type that `encoding` gives a field, the first of several; empty if it gives none. Raises Unusable."""
+    encoding = media.get("encoding", name)
+    declared = _essence((encoding.text("contentType") or "").partition(",")[0]) if encoding is not None else ""
+    if encoding is not None and declared and not _MEDIA_TYPE.fullmatch(declared):
+        raise Unusable(encoding.pointer, "the contentType of this field is none")
+    return declared
 
 
 def _encodings(media: Node) -> list[tuple[str, Node]]:

@@ -48,6 +48,13 @@ def test_a_content_type_that_cannot_be_made_of_its_schema_keeps_the_operation_ou
     assert unusable(sending(content_type, OBJECT)) == "/requestBody/content"
 
 
+@pytest.mark.parametrize("hostile", ["a/b\r\nX-Evil: 1", "a/ü", "json", "a/b c"])
+def test_no_content_type_ends_a_header(hostile: str) -> None:
+    assert unusable(sending(hostile, {"type": "string"})) == "/requestBody/content"
+    form = sending("multipart/form-data", OBJECT, encoding={"a": {"contentType": hostile}})
+    assert unusable(form) == "/requestBody/content/multipart~1form-data/encoding/a"
+
+
 def test_a_body_without_content_is_no_body() -> None:
     assert one({"requestBody": {"content": {}}}).takes is None
     assert unusable({"requestBody": {}}) == "/requestBody"
