@@ -29,7 +29,7 @@ TEXT = README.read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 DOCUMENTED = TEXT + (ROOT / "policies" / "README.md").read_text("utf-8")
 URL = "http://127.0.0.1:8700"
-SECRETS = dict.fromkeys(("BILLING_TOKEN", "PG_PASSWORD", "CRM_TOKEN", "HOOK_SECRET"), "x" * 40)
+SECRETS = dict.fromkeys(re.findall(r"\$\{env:(\w+)\}", TEXT), "x" * 40)
 
 
 def blocks(language: str) -> list[str]:
