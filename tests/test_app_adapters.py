@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from gateway import app_adapters
 from gateway.core.model import Principal, PrincipalCaps
-from gateway.ports import PolicyError
+from gateway.ports import LedgerFault, PolicyError
 from gateway.secret import Secret
 from gateway.settings import (
     AuthSettings,
@@ -28,6 +29,7 @@ from gateway.settings import (
     TlsSettings,
     UpstreamSettings,
 )
+from gateway.system import SystemClock
 from gateway.upstreams.command import CommandUpstream
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.mcp_http import McpHttp
@@ -40,7 +42,7 @@ from tests.upstreams.openapi.stage import FLEET, SHOP
     ("changed", "named"),
     [
         ({"jwt": JwtSettings("https://issuer.test", "gateway", "jwks.json")}, "principals.jwt"),
-        ({"ledger": LedgerSettings(postgresql=Secret("postgresql://db/x"))}, "postgresql"),
+        ({"ledger": LedgerSettings(postgresql=Secret("postgresql://db/x")), "secret": ()}, "secret"),
         ({"limits": (LimitSettings(quotas=(QuotaSettings(60_000, tool_calls=5),)),)}, "quotas"),
         ({"notify": NotifySettings(apprise=(Secret("slack://s3cret"),))}, "notify"),
         ({"retain_payloads_ms": 1}, "retention"),
@@ -145,9 +147,27 @@ async def test_an_http_upstream_offers_its_tools_with_their_schemas(tmp_path: Pa
 
 @pytest.mark.anyio
 async def test_the_ledger_is_the_file_that_the_settings_name(tmp_path: Path) -> None:
-    from gateway.system import SystemClock
-
     ledger = app_adapters.ledger(settings_in(tmp_path), SystemClock())
     await ledger.open()
     await ledger.close()
     assert (tmp_path / "gateway.db").exists()
+
+
+POSTGRES = LedgerSettings(postgresql=Secret("postgresql://gateway:s3cret@127.0.0.1:9/db"))
+
+
+@pytest.mark.anyio
+async def test_the_ledger_is_the_database_that_the_settings_name_and_its_password_is_never_said(tmp_path: Path) -> None:
+    settings = replace(settings_in(tmp_path), ledger=POSTGRES)
+    app_adapters.refuse_unusable(settings)
+    ledger = app_adapters.ledger(settings, SystemClock())
+    assert ledger.alone is False
+    with pytest.raises(LedgerFault) as fault:
+        await ledger.open()
+    assert "s3cret" not in repr((settings, fault.value))
+
+
+def test_without_the_driver_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gateway.ledger.postgres", None)
+    with pytest.raises(PolicyError, match=r"tool-call-gateway\[postgres\]"):
+        app_adapters.ledger(replace(settings_in(tmp_path), ledger=POSTGRES), SystemClock())
