@@ -34,7 +34,7 @@ from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
-from gateway.engine.desk import stopping
+from gateway.engine.desk import fault, stopping
 from gateway.engine.flights import Flight, Flights, Landed
 from gateway.engine.inquiry import Answers
 from gateway.ports import NOBODY, Client, RequestFault
@@ -211,8 +211,7 @@ class Calls(Flights):
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
         if result is None:
-            gone = Finding("repeats", "result.expired", f"{record.id} was executed once; its result is no longer kept.")
-            return Refused(record.id, (gone,), left)
+            return Refused(record.id, (_expired(f"{record.id} was executed once; its result is no longer kept."),), left)
         text = (message or _REPLAYED).format(call=record.id)
         return Completed(record.id, record.state, result, left, record.reason, True, text, await self._differences(command, record))
 
@@ -241,7 +240,7 @@ class Calls(Flights):
         await self.seen(who, run)
         value = await self.value(stream_of(run), key)
         if value is None:
-            raise RequestFault("result.expired", f"Run {run} keeps no result {key[:100]!r}, or no more.")
+            raise fault(_expired(f"Run {run} keeps no result {key[:100]!r}, or no more."))
         return value
 
     async def _as_it_stands(self, wish: Wish, record: CallRecord) -> Reply:
@@ -261,6 +260,10 @@ _REPLAYED = (
 )
 _JOINED = "The same call was running already ({call}); this is its result, nothing was executed twice."
 _RECORDED = "Recorded result of {call}."
+def _expired(message: str) -> Finding:
+    return Finding("repeats", "result.expired", message)
+
+
 _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
 
 

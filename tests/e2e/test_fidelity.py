@@ -21,7 +21,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.e2e.running import AGENT, gateway
-from tests.waiting import until
+from tests.waiting import WAIT_S, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -72,7 +72,7 @@ class Client:
     """A client of one era that reads and writes nothing but JSON."""
 
     def __init__(self, url: str, era: str) -> None:
-        self.http = httpx.Client(headers={"authorization": f"Bearer {AGENT}", "accept": "application/json, text/event-stream"}, timeout=15)
+        self.http = httpx.Client(headers={"authorization": f"Bearer {AGENT}", "accept": "application/json, text/event-stream"}, timeout=WAIT_S)
         self.url, self.era, self.ids = url, era, count(1)
         if era == "session":
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
