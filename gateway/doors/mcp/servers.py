@@ -132,7 +132,7 @@ class Servers:
             if name < start:
                 continue
             try:
-                result = await server.request(request.method, {} if cursor is None else {"cursor": cursor}, remaining_ms=PATIENCE_MS)
+                result = await _asked(server, request.method, {} if cursor is None else {"cursor": cursor}, {})
             except (UpstreamFault, UpstreamRefusal) as fault:
                 log.warning("upstream %s: %s: %s", name, request.method, fault)
                 result = {}
@@ -148,11 +148,21 @@ class Servers:
         return {kind.member: found}
 
 
+async def _asked(server: Server, method: str, params: Mapping[str, Json], capabilities: Mapping[str, Json]) -> Mapping[str, Json]:
+    """These are reads all: one that broke off, as on a connection that its server had just given up, is made once more."""
+    try:
+        return await server.request(method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+    except UpstreamFault as fault:
+        if fault.kind not in ("closed", "reset"):
+            raise
+    return await server.request(method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+
+
 async def _first(servers: list[Server], request: Request, params: Mapping[str, Json], capabilities: Mapping[str, Json]) -> Mapping[str, Json]:
     """The first server's answer that is one; else the last one's refusal."""
     for left, server in zip(range(len(servers) - 1, -1, -1), servers, strict=True):
         try:
-            return await server.request(request.method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+            return await _asked(server, request.method, params, capabilities)
         except UpstreamRefusal as no:
             if not left:
                 raise RpcError(no.code, no.message, request.id, no.data) from None
