@@ -19,11 +19,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_fidelity import PROTOCOL, SERVER, mirror
-from tests.e2e.waiting import eventually, until
+from tests.waiting import START_S, eventually, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROUNDS, WARM, AT_ONCE = 5_000, 1_000, 12
+PATIENCE_S = 15
+"""A round has several requests, and a dozen go on at once beside whatever else the machine does."""
 MIB = 1024 * 1024
 KEY = "key-of-the-rounds"
 WATCHED = str(Path(__file__).with_name("watched_gateway.py"))
@@ -61,7 +63,7 @@ class Gateway:
             busy = {"RequestResponseCycle.run_asgi", "Flights._fly"} & set(seen[-1]["tasks"])
             return not busy and len(seen) > 20 and all(one[name] == seen[-1][name] for one in seen[-20:] for name in HELD)
 
-        await eventually(still, "rest")
+        await eventually(still, "rest", START_S)
         return seen[-1]
 
 
@@ -87,13 +89,13 @@ async def gateway(folder: Path) -> AsyncIterator[Gateway]:
         )  # fmt: skip
         it = Gateway(process, counts)
         try:
-            await until(lambda: counts.exists() or process.returncode is not None, "the gateway", 60)
+            await until(lambda: counts.exists() or process.returncode is not None, "the gateway", START_S)
             it.port = (await it.counts())["port"]
             yield it
         finally:
             if process.returncode is None:
                 process.terminate()
-            await asyncio.wait_for(process.wait(), 20)
+            await asyncio.wait_for(process.wait(), START_S)
 
 
 # ---- clients ------------------------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ async def rounds(port: int, numbers: range) -> None:
 
     async def worker() -> None:
         for number in waiting:
-            async with asyncio.timeout(15), Visit(port, f"run-{number // 100}") as visit:
+            async with asyncio.timeout(PATIENCE_S), Visit(port, f"run-{number // 100}") as visit:
                 await KINDS[number % len(KINDS)](visit, number)
 
     async with asyncio.TaskGroup() as tasks:
