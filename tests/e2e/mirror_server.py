@@ -1,4 +1,5 @@
-"""`python mirror_server.py ERA stdio | PORT_FILE`: an MCP server that answers each call with the very text that it was given as its result.
+"""`python mirror_server.py ERA stdio | PORT_FILE`: an MCP server that answers each call with the very text that it was given as its result;
+its tool `hang` never answers.
 
 ERA is `2026` or `session`. Only the standard library, and nothing between the text and the wire. Over HTTP each second answer is an event
 stream.
@@ -14,6 +15,7 @@ TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required"
 TOOLS = [
     {"name": "mirror", "inputSchema": TEXT},
     {"name": "keep", "inputSchema": TEXT},
+    {"name": "hang", "inputSchema": {"type": "object"}},
     {
         "name": "odd",
         "title": "Größe \u2028",
@@ -54,6 +56,10 @@ class Post(BaseHTTPRequestHandler):
 
     def do_POST(self):
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if message["method"] == "tools/call" and message["params"]["name"] == "hang":
+            self.close_connection = True
+            self.rfile.read(1)  # ends when the other side does
+            return
         said = answer(message)
         Post.count += 1
         if said is None:
@@ -84,7 +90,7 @@ class Post(BaseHTTPRequestHandler):
 
 if WHERE == "stdio":
     for line in sys.stdin:
-        said = answer(json.loads(line))
+        said = None if '"name":"hang"' in line else answer(json.loads(line))
         if said is not None:
             print(said, flush=True)
 else:
