@@ -96,6 +96,10 @@ class Recorded:
 class Ledger(Protocol):
     """Append-only streams with folded states. All methods raise LedgerFault when the store can't be used."""
 
+    @property
+    def alone(self) -> bool:
+        """Can no other process append, so that another owner's call in flight is a dead one's?"""
+
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -121,6 +125,9 @@ class Ledger(Protocol):
 
     async def in_flight(self) -> list[str]:
         """Run streams that have an admitted, unsettled call."""
+
+    async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        """Calls that some process must look after by `now` (`Tree.call_due_at`), the longest due first."""
 
     async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
         """Newest first from a view (`runs`, `calls`, `holds`, `votes`), filtered by equality on columns; `before` is an id to page on."""

@@ -83,6 +83,8 @@ REASONS: dict[str, Reason] = _rows(
     Reason("key.reused", 422, False, "Identity reused", "Use a new call_id or operation_id for different arguments."),
     Reason("call.in_flight", 409, True, "Still running", "The same call is running; wait, then make it again to get its result."),
     Reason("call.in_doubt", 409, False, "Outcome unknown", "It may have happened. Don't repeat it; a person has to find out."),
+    Reason("call.not_in_doubt", 409, False, "Not in doubt", "Look at the call's state; nothing was changed."),
+    Reason("call.not_applied", 409, True, "Did not happen", "It was found out that nothing was executed; call again if it is still wanted."),
     Reason("call.cancelled", 409, False, "Cancelled", "It was cancelled; go on without its result."),
     Reason("result.too_large", 200, False, "Result too large", "The tool ran; ask for less of the result."),
     Reason("result.invalid", 200, False, "Result not as promised", "The tool ran, but its answer is not usable; don't repeat a write."),

@@ -33,7 +33,8 @@ from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
-from gateway.engine.flights import Flights, Landed
+from gateway.engine.errands import Errands
+from gateway.engine.flights import Landed
 from gateway.ports import RequestFault
 
 Progress = Callable[[Mapping[str, Json]], None]
@@ -51,7 +52,7 @@ class Wish:
     patience_end: int | None = field(default=None)
 
 
-class Calls(Flights):
+class Calls(Errands):
     async def call(
         self, who: Caller, run: str, request: CallRequest, *, progress: Progress | None = None, gone: asyncio.Future[None] | None = None
     ) -> Reply:
@@ -94,7 +95,9 @@ class Calls(Flights):
                 found, record = command.assessment, tree.calls[call]
                 flight = self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
                 landed = await self.ride(flight, wish.gone, None)
-                return await self._busy(wish, record) if landed is None else self._landed(wish, landed)
+                if landed is None:
+                    return await self._busy(wish, record)
+                return await self._from_record(wish, None, landed.record, _ELSEWHERE) if landed.fenced else self._landed(wish, landed)
             case Join(record):
                 return await self._join(wish, command, record)
             case calls.Answered(record):
@@ -143,8 +146,6 @@ class Calls(Flights):
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
             return Doubt(record.id, outcome.message or _DOUBT, left)
-        if record.state == "admitted":
-            return Busy(record.id, left)  # another process took it over
         if not outcome.answered or outcome.result is None:
             return Failed(record.id, outcome, left)
         return Completed(record.id, record.state, outcome.result, left, record.reason)
@@ -175,8 +176,10 @@ class Calls(Flights):
         """Answer from what stands in the ledger."""
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)
-        if record.state == "in_doubt":
-            return Doubt(record.id, _DOUBT, left)
+        if record.state == "admitted":
+            return Busy(record.id, left)
+        if record.state in ("in_doubt", "abandoned"):
+            return Doubt(record.id, _DOUBT if record.state == "in_doubt" else _ABANDONED, left)
         if record.result is None or not record.answered:
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
@@ -224,8 +227,10 @@ _REPLAYED = (
     "Recorded result of {call}: nothing was executed now. If it must really happen again, the harness has to give a new operation_id."
 )
 _JOINED = "The same call was running already ({call}); this is its result, nothing was executed twice."
+_ELSEWHERE = "Another process of the gateway went on with {call}; this is its result."
 _RECORDED = "Recorded result of {call}."
 _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
+_ABANDONED = "It was sent, and it could not be found out whether it took effect. It will not be sent again."
 
 
 def _unanswered(record: CallRecord) -> Outcome:

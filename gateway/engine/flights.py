@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.assess import review
-from gateway.core.decide import ready, settle
+from gateway.core.decide import settle
 from gateway.core.model import Effect, Json, Outcome, Payload
 from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
-from gateway.ports import Dispatch, LedgerFault, PolicyError, UpstreamFault
+from gateway.ports import Dispatch, LedgerFault, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
 
@@ -29,11 +29,15 @@ SAFETY_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in."""
+    """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in.
+
+    `fenced`: the outcome isn't the record's; another process took the call over, or gave it up.
+    """
 
     record: CallRecord
     outcome: Outcome
     tree: Tree
+    fenced: bool = False
 
 
 @dataclass
@@ -82,7 +86,6 @@ class Flights(Desk):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.flights: dict[str, Flight] = {}
-        self.errands: set[asyncio.Task[None]] = set()
         self.unrecorded: list[settle.SettleCommand] = []
 
     def launch(
@@ -104,7 +107,7 @@ class Flights(Desk):
         self.flights.pop(record.id, None)
         if not task.cancelled() and (fault := task.exception()) is not None:
             log.error("call %s was not settled: %s", record.id, fault, exc_info=None if isinstance(fault, LedgerFault) else fault)
-            self.unrecorded.append(self._settling(record, flight.outcome or settle.given_up(record)))
+            self.unrecorded.append(self._settling(flight, flight.outcome or settle.given_up(record)))
 
     async def record_late(self) -> None:
         """Offer once more what nobody waits for any longer; where another attempt took over, its record stands. Raises LedgerFault."""
@@ -146,7 +149,7 @@ class Flights(Desk):
                 return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted" or record.owner != self.owner:
-                return Landed(record, outcome, tree)
+                return self._landing(flight, outcome, record, tree)
             flight.record, flight.stands, flight.outcome = record, outcome, None
 
     async def _nap(self, flight: Flight, ms: int) -> None:
@@ -200,12 +203,19 @@ class Flights(Desk):
         return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
 
     async def _settle(self, flight: Flight, outcome: Outcome) -> Landed:
-        command = self._settling(flight.record, outcome)
+        command = self._settling(flight, outcome)
         after, tree = await self._insist(flight.record, lambda states, now: settle.settle(states, command, now))
-        return Landed(after, outcome, tree)
+        return self._landing(flight, outcome, after, tree)
 
-    def _settling(self, record: CallRecord, outcome: Outcome) -> settle.SettleCommand:
-        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome))
+    def _landing(self, flight: Flight, outcome: Outcome, after: CallRecord, tree: Tree) -> Landed:
+        fenced = (after.attempt, after.owner, after.state) != (flight.record.attempt, self.owner, outcome.state)
+        if fenced:
+            log.warning("call %s: its outcome %r came when it was %s already, and is not recorded", after.id, outcome.state, after.state)
+        return Landed(after, outcome, tree, fenced)
+
+    def _settling(self, flight: Flight, outcome: Outcome) -> settle.SettleCommand:
+        record = flight.record
+        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome), flight.rule.probe)
 
     async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
         record, result = flight.record, self._sealed(flight.record, outcome)
@@ -232,44 +242,6 @@ class Flights(Desk):
         """The value behind a payload's hash; None if it was erased."""
         data = await self.ledger.payload(stream, hash)
         return None if data is None else self.ids.unseal(data)
-
-    # ---- without a caller -----------------------------------------------------------------------------------------------
-
-    async def recover(self, record: CallRecord) -> None:
-        """Settle what a dead owner left: rerun under the same key, or in doubt, by effect."""
-        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
-        try:
-            rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
-        except PolicyError as wrong:
-            log.error("call %s can't be judged again: %s", record.id, wrong)
-            rule = None
-        if rule is None or not isinstance(arguments, dict):
-            command = settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None)
-            await self.decide([stream_of(record.run)], lambda states, now: settle.settle(states, command, now))
-            return
-        again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
-        _, committed = await self.decide([stream_of(record.run)], lambda states, now: settle.recover(states, again, now))
-        after = committed.states[stream_of(record.run)].calls[record.id]
-        if after.state == "admitted" and after.owner == self.owner:
-            self.launch(after, rule, arguments).stands = settle.given_up(record)
-
-    def execute_ready(self, record: CallRecord) -> None:
-        """`execute: at_once`: run an approved call without waiting for the agent to repeat it."""
-        task = asyncio.ensure_future(self._execute_ready(record))
-        self.errands.add(task)
-        task.add_done_callback(self.errands.discard)
-
-    async def _execute_ready(self, record: CallRecord) -> None:
-        rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
-        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
-        if not isinstance(arguments, dict):
-            return
-        tool = self.catalog.tool(record.tool)
-        command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
-        _, committed = await self.decide([stream_of(record.run)], lambda states, now: ready.execute(states, command, now))
-        after = committed.states[stream_of(record.run)].calls[record.id]
-        if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
-            self.launch(after, rule, arguments)
 
 
 def _stopped(tree: Tree, record: CallRecord) -> bool:

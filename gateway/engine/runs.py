@@ -258,7 +258,7 @@ class Runs(Calls):
             now = await self.ledger.state(stream_of(hold))
             raise RequestFault(answer.reason, answer.message, findings=(answer,), data={"state": now.holds[hold].state})
         tree = committed.states[stream_of(hold)]
-        if answer.state == "approved" and before.hold.state == "held" and any(r.execute == "at_once" for r in answer.requirements):
+        if answer.state == "approved" and before.hold.state == "held" and answer.at_once:
             self.execute_ready(tree.calls[answer.call])
         return await self._hold_view(tree, answer)
 

@@ -1,28 +1,38 @@
-"""The engine's life: recovery at start, the sweep for what time alone does, an orderly stop."""
+"""The engine's life: recovery at start, the sweep for what time alone does, an orderly stop.
+
+Every process sweeps. What is due stands in the ledger's views, so an idle sweep costs two small reads; each act is decided on the state as it is
+then, so that several processes may see the same need.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
 
 from gateway.core.decide import runs
-from gateway.engine.runs import Runs
+from gateway.core.run import CallRecord, stream_of
+from gateway.engine.doubts import Doubts
 from gateway.ports import LedgerFault
 
+T = TypeVar("T")
 log = logging.getLogger("gateway.engine")
 
 SWEEP_MS = 1_000
+AT_ONCE = 64
+"""Calls looked after at the same time: they share commits."""
 
 
-class Engine(Runs):
+class Engine(Doubts):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
-        await self._recover()
+        if self.ledger.alone:
+            await self._recover()
         self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
 
     async def stop(self, grace_ms: int = 10_000) -> None:
@@ -42,12 +52,12 @@ class Engine(Runs):
 
     async def _recover(self) -> None:
         """Every intent without an outcome of another owner is a dead process's: the ledger's lock says that there is no other."""
-        for stream in await self.ledger.in_flight():
-            tree = await self.ledger.state(stream)
-            for run in tree.runs.values():
-                for call, state in run.live.items():
-                    if state == "admitted" and tree.calls[call].owner != self.owner:
-                        await self.recover(tree.calls[call])
+        await _each(await self.ledger.in_flight(), self._recover_all)
+
+    async def _recover_all(self, stream: str) -> None:
+        tree = await self.ledger.state(stream)
+        left = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state == "admitted"]
+        await _each((record for record in left if record.owner != self.owner), self.recover)
 
     async def _sweep_for_ever(self) -> None:
         while True:
@@ -55,19 +65,45 @@ class Engine(Runs):
                 await self.sweep()
             except LedgerFault as fault:
                 log.warning("the sweep waits for the ledger: %s", fault)
+            except Exception:  # whatever is wrong with one sweep, the next may go well; without any, calls would wait for ever (P10)
+                log.exception("a sweep failed")
             await self.clock.sleep(SWEEP_MS)
 
     async def sweep(self) -> int:
-        """Do what is due: expiries, lapses, deadlines, idle runs, endings. How many events that took."""
+        """Do what is due: late outcomes, expiries, deadlines, idle runs, endings, and calls that nobody looks after. How many streams and calls."""
         await self.record_late()
-        done = 0
-        for stream in await self.ledger.due(self.clock.now_ms()):
-            try:
-                count, _ = await self.decide([stream], lambda states, now, s=stream: runs.sweep(states, s, now))  # type: ignore[misc]
-            except LedgerFault:
-                raise
-            except Exception:  # one tree that can't be swept must not keep the others waiting for ever (P10)
-                log.exception("%s could not be swept", stream)
-            else:
-                done += count
-        return done
+        now = self.clock.now_ms()
+        streams, calls = await self.ledger.due(now), await self.ledger.due_calls(now)
+        await _each(streams, self._time_alone)
+        await _each(calls, self._look_after)
+        return len(streams) + len(calls)
+
+    async def _time_alone(self, stream: str) -> None:
+        await self.decide([stream], lambda states, now: runs.sweep(states, stream, now))
+
+    async def _look_after(self, call: str) -> None:
+        """A call whose lease has ended, that should have been executed by now, or that is to be probed."""
+        tree = await self.ledger.state(stream_of(call))
+        record: CallRecord = tree.calls[call]
+        due_at = tree.call_due_at(record)
+        if due_at is None or due_at > self.clock.now_ms():
+            return
+        match record.state:
+            case "admitted" if call not in self.flights:  # else it is ours, and its outcome is being offered to the ledger
+                await self.recover(record)
+            case "ready":
+                await self.run_ready(record)
+            case "in_doubt":
+                self.start_probe(record)
+
+
+async def _each(things: Iterable[T], act: Callable[[T], Awaitable[None]]) -> None:
+    """Act on all, some at a time. One that can't be done must not keep the others waiting for ever (P10). Raises LedgerFault."""
+    left = list(things)
+    for first in range(0, len(left), AT_ONCE):
+        some = left[first : first + AT_ONCE]
+        for thing, fault in zip(some, await asyncio.gather(*map(act, some), return_exceptions=True), strict=True):
+            if isinstance(fault, LedgerFault):
+                raise fault
+            if fault is not None:
+                log.error("%s could not be seen to", thing, exc_info=fault)

@@ -30,6 +30,10 @@ class StoreLedger:
         self._policies: Recent[str, str] = Recent(_POLICY_CHARS)
         self._writer = Writer(store, self._states, fold, clock, self._payloads)
 
+    @property
+    def alone(self) -> bool:
+        return self.store.alone
+
     async def open(self) -> None:
         await self.store.open()
         if not self._readonly:
@@ -74,6 +78,9 @@ class StoreLedger:
 
     async def in_flight(self) -> list[str]:
         return await self.store.reader.in_flight()
+
+    async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        return await self.store.reader.due_calls(now, limit)
 
     async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
         """Raises ValueError for a view or a column that can't be asked for."""

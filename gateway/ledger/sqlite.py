@@ -33,7 +33,7 @@ from gateway.ports import Clock, LedgerFault
 _SQL: Final = statements("sqlite")
 _MIGRATIONS: Final = migrations("sqlite")
 _APPLICATION: Final = int.from_bytes(b"TCGW", "big")
-_OLDEST: Final = (3, 37, 0)  # STRICT tables
+_OLDEST: Final = (3, 38, 0)  # STRICT tables, and JSON by ->>
 _ROWS: Final = 64  # what aiosqlite would fetch at once; nothing here iterates
 _LATE_S: Final = 0.001
 _GIVE_WAY_S: Final = 0.0001
@@ -108,6 +108,9 @@ class SqliteReader:
     async def in_flight(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["in_flight"])]
 
+    async def due_calls(self, now: int, limit: int) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["due_calls"], (now, limit))]
+
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["streams"])]
 
@@ -128,6 +131,8 @@ class SqliteReader:
 
 class SqliteStore:
     """One file, one process. See `store.Store`."""
+
+    alone = True
 
     def __init__(self, path: str | Path, *, readonly: bool = False) -> None:
         self._path = os.path.realpath(path)  # one lock a file, whatever it is called

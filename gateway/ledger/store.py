@@ -70,6 +70,7 @@ class Reader(Protocol):
     async def policy_text(self, digest: str) -> str | None: ...
     async def due(self, now: int, limit: int) -> list[str]: ...
     async def in_flight(self) -> list[str]: ...
+    async def due_calls(self, now: int, limit: int) -> list[str]: ...
 
     async def rows(self, view: str, where: Mapping[str, Any], limit: int, before: str | None) -> list[tuple[Any, ...]]:
         """Newest first. `where` names every column of the view; None filters nothing."""
@@ -82,7 +83,12 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`."""
+    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
+
+    `alone`: is whoever has it open for writing the only one?
+    """
+
+    alone: bool
 
     @property
     def reader(self) -> Reader: ...

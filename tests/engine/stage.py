@@ -100,12 +100,20 @@ class MovedClock(FakeClock):
 
 
 class WilfulLedger(SqliteLedger):
-    """`down`: nothing can be appended. `between` runs once, when a call's intent is durable and its caller doesn't know it yet."""
+    """`down`: nothing can be appended. `between` runs once, when a call's intent is durable and its caller doesn't know it yet.
+
+    `shared`: other processes append too, as they may on a database server.
+    """
 
     down = False
+    shared = False
     between: Callable[[], Awaitable[object]] | None = None
     joins: asyncio.Queue[Join]
     watches: asyncio.Queue[str]
+
+    @property
+    def alone(self) -> bool:
+        return not self.shared
 
     async def watch(self, stream: str, after: int) -> None:
         self.watches.put_nowait(stream)
@@ -238,13 +246,30 @@ class Stage:
 
         return await soon(watch())
 
-    async def crash(self, *callers: asyncio.Task[Any]) -> None:
-        """The process is gone: nothing more is sent or recorded."""
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[Stage]:
+        """Another process on the same ledger, with tools of its own."""
+        self.ledger.shared = True
+        tools = Tools(shelf=_shelf())
+        engine = Engine(self.ledger, tools, load_policies(self.folder / "policies"), self.clock, SystemIds(self.clock, b"s" * 32))
+        await engine.start()
+        there = Stage(self.folder, engine, self.ledger, tools, self.clock)
+        try:
+            yield there
+        finally:
+            await engine.stop(0)
+
+    async def vanish(self, *callers: asyncio.Task[Any]) -> None:
+        """The process is gone: nothing more is sent or recorded. The ledger stays."""
         self.crashed = True
         tasks = [flight.task for flight in self.engine.flights.values() if flight.task] + [t for t in (self.engine._sweeper,) if t]
         for task in (*tasks, *callers):
             task.cancel()
         await asyncio.wait([*tasks, *callers], timeout=5)
+
+    async def crash(self, *callers: asyncio.Task[Any]) -> None:
+        """The same, with its ledger."""
+        await self.vanish(*callers)
         await self.ledger.close()
 
 
@@ -281,4 +306,4 @@ async def stage(folder: Path, policy: str = POLICY, clock: MovedClock | None = N
             for hang in tools.hanging:
                 hang.ended.set()
             await engine.stop(0)
-            await ledger.close()
+        await ledger.close()

@@ -9,20 +9,21 @@ from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import Amounts, Effect, Outcome, Payload
-from gateway.core.policy import ToolRule
+from gateway.core.policy import Probe, ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
 
 
 @dataclass(frozen=True)
 class SettleCommand:
-    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`."""
+    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`. `probe`: how a doubt is found out."""
 
     call: str
     attempt: int
     owner: str
     outcome: Outcome
     result: Payload | None
+    probe: Probe | None = None
 
 
 def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, str]:
@@ -30,17 +31,18 @@ def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tup
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
-        record_outcome(draft, record, command.outcome, command.result, command.owner)
+        record_outcome(draft, record, command.outcome, command.result, command.owner, command.probe)
     return draft, record.id
 
 
-def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str) -> None:
+def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str, probe: Probe | None) -> None:
     """The event, its payload, and the ending of a run that waited for this call."""
     kept = draft.keep(result) if result is not None else None
+    probe_at = draft.now + probe.after_ms if probe is not None and outcome.state == "in_doubt" else None
     draft.add(
         e.CallSettled(
             record.run, record.id, record.attempt, outcome.state, outcome.reason, kept, outcome.answered, outcome.not_applied, outcome.status,
-            record.usd_micros, by,
+            record.usd_micros, by, probe_at,
         )
     )  # fmt: skip
     if draft.is_ending(record.run):
@@ -66,11 +68,11 @@ def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple
     record = draft.tree.calls[command.call]
     if record.state != "admitted" or record.attempt != command.attempt:
         return draft, record.id
-    forgotten = record.effect is Effect.IDEMPOTENT_WRITE and now - (record.admitted_at or 0) > command.rule.upstream_key_ttl_ms
-    if not forgotten and may_start(draft, record, command.rule, _one_more(command.rule), known=_PASSED):
+    forgotten = key_forgotten(record, command.rule, now)
+    if not forgotten and may_start(draft, record, command.rule, one_more(command.rule), known=_PASSED):
         admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
-        record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner)
+        record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner, command.rule.probe)
     return draft, record.id
 
 
@@ -78,7 +80,13 @@ _PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
 """A call that is in flight, in its turn, has its place there."""
 
 
-def _one_more(rule: ToolRule) -> Amounts:
+def key_forgotten(record: CallRecord, rule: ToolRule, now: int) -> bool:
+    """May the upstream have forgotten the key since the first attempt?"""
+    return record.effect is Effect.IDEMPOTENT_WRITE and now - (record.admitted_at or 0) > rule.upstream_key_ttl_ms
+
+
+def one_more(rule: ToolRule) -> Amounts:
+    """What another attempt takes from the purses."""
     return Amounts(tool_calls=1, usd_micros=rule.usd_micros)
 
 
@@ -98,6 +106,6 @@ def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tup
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and record.attempt == command.attempt and record.effect is Effect.NON_IDEMPOTENT:
-        record_outcome(draft, record, given_up(record), None, command.owner)
+        record_outcome(draft, record, given_up(record), None, command.owner, command.rule.probe)
         return draft, record.id
     return again(states, command, now)

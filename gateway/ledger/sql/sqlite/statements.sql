@@ -42,7 +42,10 @@ SELECT text FROM policies WHERE digest = ?
 SELECT stream FROM runs WHERE due_at <= ? ORDER BY due_at LIMIT ?
 
 -- in_flight: streams with an admitted, unsettled call
-SELECT DISTINCT stream FROM calls WHERE state = 'admitted'
+SELECT DISTINCT stream FROM calls WHERE due_at IS NOT NULL AND state = 'admitted'
+
+-- due_calls: calls that must be looked after by now
+SELECT call FROM calls WHERE due_at <= ? ORDER BY due_at LIMIT ?
 
 -- streams: all streams that have left a row anywhere
 SELECT stream FROM events UNION SELECT stream FROM runs UNION SELECT stream FROM calls UNION SELECT stream FROM holds
@@ -71,11 +74,12 @@ WHERE (:before IS NULL OR (opened_at, length(run), run) <
 ORDER BY opened_at DESC, length(run) DESC, run DESC LIMIT :limit
 
 -- put_calls: a call as it is now
-INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (stream, call) DO UPDATE SET
     turn = excluded.turn, upstream = excluded.upstream, effect = excluded.effect, state = excluded.state, reason = excluded.reason,
     key = excluded.key, occurrence = excluded.occurrence, attempt = excluded.attempt, hold = excluded.hold, result = excluded.result,
-    status = excluded.status, usd_micros = excluded.usd_micros, admitted_at = excluded.admitted_at, settled_at = excluded.settled_at
+    status = excluded.status, usd_micros = excluded.usd_micros, admitted_at = excluded.admitted_at, settled_at = excluded.settled_at,
+    due_at = excluded.due_at
 
 -- clear_calls: before a rebuild
 DELETE FROM calls

@@ -1,0 +1,184 @@
+"""What is done without a caller, by whichever process comes to it: calls that a dead one left, approved calls that run at once, probes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.core.events import CallAdmitted, CallSettled
+from gateway.core.model import Busy, Completed, Doubt, Reply
+from tests.engine.stage import ACT, AT_ONCE, MIA, POLICY, READ, WRITE, Hang, Stage, ok, soon, stage
+
+pytestmark = pytest.mark.anyio
+
+LEASE_MS = 35_000
+"""The timeout of a call, and what the owner has beyond it for recording."""
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with stage(tmp_path) as here:
+        yield here
+
+
+async def on_the_wire(desk: Stage, tool: str, **options: object) -> tuple[str, Hang, asyncio.Task[Reply]]:
+    """A call that its tool doesn't answer: its run."""
+    run = await desk.open(**options)
+    hang = desk.tools.hang(tool)
+    caller = desk.calling(run, tool, {"id": "1"})
+    await soon(hang.reached.wait())
+    return run, hang, caller
+
+
+async def intents(desk: Stage, run: str) -> list[CallAdmitted]:
+    return [event for event in await desk.events(run) if isinstance(event, CallAdmitted)]
+
+
+# ---- taking over --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", [READ, WRITE])
+async def test_what_a_dead_process_left_is_dispatched_again_by_another_once_its_lease_has_ended(desk: Stage, tool: str) -> None:
+    run, _, caller = await on_the_wire(desk, tool)
+    [intent] = await intents(desk, run)
+    async with desk.beside() as other:
+        await desk.vanish(caller)
+        desk.clock.move(LEASE_MS - 1)
+        await other.engine.sweep()
+        assert other.tools.sent == []
+        desk.clock.move(1)
+        await other.engine.sweep()
+        after = await other.settled(intent.call)
+        [sent] = other.tools.sent
+    assert (after.state, after.attempt, after.owner, sent.key) == ("succeeded", 2, other.engine.owner, intent.key)
+
+
+async def test_a_payment_that_a_dead_process_left_is_put_in_doubt_and_not_sent(desk: Stage) -> None:
+    run, _, caller = await on_the_wire(desk, ACT)
+    async with desk.beside() as other:
+        await desk.vanish(caller)
+        desk.clock.move(LEASE_MS)
+        await other.engine.sweep()
+        assert isinstance(await other.call(run, ACT, {"id": "1"}), Doubt)
+        assert other.tools.sent == []
+
+
+async def test_a_key_that_the_upstream_has_forgotten_is_not_sent_again(tmp_path: Path) -> None:
+    async with stage(tmp_path, POLICY.replace("key_from: [id]", "key_from: [id]").replace(
+        "effect: idempotent_write", "effect: idempotent_write\n    upstream_key_ttl: 30s"
+    )) as desk:  # fmt: skip
+        run, _, caller = await on_the_wire(desk, WRITE)
+        async with desk.beside() as other:
+            await desk.vanish(caller)
+            desk.clock.move(LEASE_MS)
+            await other.engine.sweep()
+            [intent] = await intents(desk, run)
+            assert ((await other.record(intent.call)).state, other.tools.sent) == ("in_doubt", [])
+
+
+async def test_of_several_processes_that_see_the_same_need_one_acts(desk: Stage) -> None:
+    run, _, caller = await on_the_wire(desk, READ)
+    async with desk.beside() as second, desk.beside() as third:
+        await desk.vanish(caller)
+        desk.clock.move(LEASE_MS)
+        await asyncio.gather(second.engine.sweep(), third.engine.sweep())
+        await second.settled((await intents(desk, run))[0].call)
+        assert len(second.tools.sent + third.tools.sent) == 1
+        assert [intent.attempt for intent in await intents(desk, run)] == [1, 2]
+
+
+async def test_a_live_process_keeps_its_call_for_as_long_as_its_lease_and_after_it_to_itself(desk: Stage) -> None:
+    _, hang, caller = await on_the_wire(desk, ACT)
+    desk.clock.move(LEASE_MS)
+    await desk.engine.sweep()
+    hang.let.set()
+    assert isinstance(await soon(caller), Completed)
+
+
+@pytest.mark.parametrize(("tool", "state"), [(READ, "succeeded"), (ACT, "in_doubt")])
+async def test_a_call_whose_caller_left_between_intent_and_dispatch_is_found_by_its_own_process(desk: Stage, tool: str, state: str) -> None:
+    run = await desk.open()
+
+    async def leave() -> None:
+        caller.cancel()
+        await asyncio.sleep(0)
+
+    desk.ledger.between = leave
+    caller = desk.calling(run, tool)
+    with pytest.raises(asyncio.CancelledError):
+        await soon(caller)
+    [intent] = await intents(desk, run)
+    assert desk.tools.sent == []
+    desk.clock.move(LEASE_MS)
+    await desk.engine.sweep()
+    assert (await desk.settled(intent.call)).state == state
+
+
+# ---- outcomes that come late --------------------------------------------------------------------------------------------
+
+
+async def test_an_old_owners_late_outcome_is_not_recorded_and_its_caller_gets_the_successors(desk: Stage) -> None:
+    run, hang, caller = await on_the_wire(desk, WRITE)
+    async with desk.beside() as other:
+        desk.clock.move(LEASE_MS)
+        other.tools.plan(WRITE, ok(by="the successor"))
+        await other.engine.sweep()
+        await other.settled((await intents(desk, run))[0].call)
+        hang.let.set()
+        told = await soon(caller)
+    assert isinstance(told, Completed)
+    assert (told.result["structuredContent"], told.replayed) == ({"by": "the successor"}, True)
+    assert len([event for event in await desk.events(run) if isinstance(event, CallSettled)]) == 1
+
+
+async def test_an_old_owners_caller_is_told_that_it_still_runs_while_the_successor_has_it(desk: Stage) -> None:
+    run, hang, caller = await on_the_wire(desk, WRITE)
+    async with desk.beside() as other:
+        desk.clock.move(LEASE_MS)
+        theirs = other.tools.hang(WRITE)
+        await other.engine.sweep()
+        await soon(theirs.reached.wait())
+        hang.let.set()
+        assert isinstance(await soon(caller), Busy)
+        theirs.let.set()
+        assert (await other.settled((await intents(desk, run))[0].call)).owner == other.engine.owner
+
+
+async def test_a_late_outcome_does_not_end_a_doubt(desk: Stage) -> None:
+    run, hang, caller = await on_the_wire(desk, ACT)
+    async with desk.beside() as other:
+        desk.clock.move(LEASE_MS)
+        await other.engine.sweep()
+        hang.let.set()
+        assert isinstance(await soon(caller), Doubt)
+        assert (await other.record((await intents(desk, run))[0].call)).state == "in_doubt"
+
+
+# ---- approved calls that run at once ------------------------------------------------------------------------------------
+
+
+async def approved_and_left(desk: Stage, other: Stage) -> str:
+    """An approved call whose process died before it started it."""
+    run = await desk.open()
+    held = await desk.call(run, AT_ONCE, {"id": "1"})
+    hold = await desk.engine.hold(MIA, "hold" + held.call.removeprefix("call"))
+    desk.engine.stopping = True
+    await desk.engine.vote(MIA, hold.hold.id, "approve", hold.hold.digest, "")
+    await desk.vanish()
+    return held.call
+
+
+async def test_an_approved_call_that_a_dead_process_left_is_executed_once_by_another(desk: Stage) -> None:
+    async with desk.beside() as second, desk.beside() as third:
+        call = await approved_and_left(desk, second)
+        await asyncio.gather(second.engine.sweep(), third.engine.sweep())
+        assert (await desk.record(call)).state == "ready"
+        desk.clock.move(5_000)
+        await asyncio.gather(second.engine.sweep(), third.engine.sweep())
+        assert (await second.settled(call)).state == "succeeded"
+        assert len(second.tools.sent + third.tools.sent) == 1
+        await second.engine.sweep()
+        assert len(second.tools.sent + third.tools.sent) == 1
