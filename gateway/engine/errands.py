@@ -54,14 +54,14 @@ class Errands(Flights):
         if rule is None or arguments is None:
             probe = rule.probe if rule is not None else None
             command = settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None, probe)
-            await self._decided(record, lambda states, now: settle.settle(states, command, now))
+            await self._done(record, lambda states, now: settle.settle(states, command, now))
             return
         again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
-        after = await self._decided(record, lambda states, now: settle.recover(states, again, now))
+        after = await self._done(record, lambda states, now: settle.recover(states, again, now))
         if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:
             self.launch(after, rule, arguments).stands = settle.given_up(record)
 
-    async def _decided(self, record: CallRecord, step: Decide[str]) -> CallRecord:
+    async def _done(self, record: CallRecord, step: Decide[str]) -> CallRecord:
         """The record after a step about it."""
         call, committed = await self.decide([stream_of(record.run)], step)
         after: CallRecord = committed.states[stream_of(record.run)].calls[call]
@@ -93,7 +93,7 @@ class Errands(Flights):
             return
         tool = self.catalog.tool(record.tool)
         command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
-        after = await self._decided(record, lambda states, now: ready.execute(states, command, now))
+        after = await self._done(record, lambda states, now: ready.execute(states, command, now))
         if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
             self.launch(after, rule, arguments)
 
@@ -117,7 +117,7 @@ class Errands(Flights):
             found, message = doubts.found_out(probe, answer)
         result = self.ids.seal(stream_of(record.run), _told(message, answer, policies, probe)) if found == "happened" else None
         command = doubts.ProbedCommand(record.id, record.probes, probe, found, message, result, hopeless=arguments is None)
-        await self._decided(record, lambda states, now: doubts.probed(states, command, now))
+        await self._done(record, lambda states, now: doubts.probed(states, command, now))
 
     async def _answer(self, record: CallRecord, probe: Probe, policies: PolicySet, arguments: dict[str, Json]) -> Outcome:
         """One read, never tried again at once."""

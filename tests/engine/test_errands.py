@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from gateway.core.events import CallAdmitted, CallSettled
-from gateway.core.model import Busy, Completed, Doubt, Reply
-from tests.engine.stage import ACT, AT_ONCE, MIA, POLICY, READ, WRITE, Hang, Stage, ok, soon, stage
+from gateway.core.model import Busy, Completed, Doubt, Reply, Tool
+from gateway.ports import Answer, Dispatch, UpstreamFault
+from tests.engine.stage import ACT, AT_ONCE, BOT, MIA, POLICY, READ, WRITE, Hang, Stage, erase, ok, soon, stage
 
 pytestmark = pytest.mark.anyio
 
@@ -182,3 +184,125 @@ async def test_an_approved_call_that_a_dead_process_left_is_executed_once_by_ano
         assert len(second.tools.sent + third.tools.sent) == 1
         await second.engine.sweep()
         assert len(second.tools.sent + third.tools.sent) == 1
+
+
+# ---- probes -------------------------------------------------------------------------------------------------------------
+
+PROBED = POLICY.replace(
+    "    effect: non_idempotent\n    approval: never\n",
+    "    effect: non_idempotent\n    approval: never\n"
+    "    probe: {tool: pay.find, arguments: {id: args.id}, happened_if: result.n > 0, absent_if: result.n == 0}\n",
+)
+FIND = "pay.find"
+READABLE = f"  - {{tool: {FIND}, effect: read_only, timeout: 5s, result: {{redact: [/who]}}}}\n"
+
+
+@asynccontextmanager
+async def doubted(folder: Path, policy: str = PROBED) -> AsyncIterator[tuple[Stage, str, str]]:
+    """A desk, a run, and its call in doubt whose probe is due."""
+    async with stage(folder, policy) as desk:
+        desk.tools.shelf[FIND] = Tool(FIND, *FIND.split("."), {"inputSchema": {"type": "object"}}, "digest of it")
+        run = await desk.open()
+        desk.tools.plan(ACT, UpstreamFault("reset", "gone"))
+        reply = await desk.call(run, ACT, {"id": "1"})
+        assert isinstance(reply, Doubt)
+        await desk.engine.sweep()
+        assert len(desk.tools.sent) == 1, "not before its time"
+        desk.clock.move(60_000)
+        yield desk, run, reply.call
+
+
+async def probed(desk: Stage) -> list[Dispatch]:
+    """Sweep, and let the probes end: those that were sent."""
+    await desk.engine.sweep()
+    await soon(asyncio.gather(*desk.engine.errands))
+    return [dispatch for dispatch in desk.tools.sent if dispatch.tool.name == FIND]
+
+
+async def test_a_probe_that_found_it_answers_the_agents_repeat(tmp_path: Path) -> None:
+    async with doubted(tmp_path) as (desk, run, call):
+        desk.tools.plan(FIND, ok(n=1, who="Ada"))
+        [asked] = await probed(desk)
+        assert (asked.arguments, asked.key, asked.send_as, asked.remaining_ms) == ({"id": "1"}, "", None, 30_000)
+        again = await desk.call(run, ACT, {"id": "1"})
+        assert isinstance(again, Completed)
+        assert (again.replayed, again.result["structuredContent"]) == (True, {"found_by": FIND, "found": None})
+        assert (await desk.engine.run(BOT, run)).budget.tool_calls_left == 19
+        assert (await desk.record(call)).state == "succeeded"
+
+
+async def test_what_a_probe_read_is_shown_as_the_rule_for_its_tool_lets_it_be_seen(tmp_path: Path) -> None:
+    async with doubted(tmp_path, PROBED + READABLE) as (desk, run, _):
+        desk.tools.plan(FIND, ok(n=1, who="Ada"))
+        [asked] = await probed(desk)
+        assert asked.remaining_ms == 5_000
+        again = await desk.call(run, ACT, {"id": "1"})
+        assert isinstance(again, Completed)
+        assert again.result["structuredContent"]["found"] == {"n": 1, "who": "[redacted]"}
+
+
+async def test_a_probe_that_found_it_absent_sends_nothing_and_a_repeat_is_a_new_call(tmp_path: Path) -> None:
+    async with doubted(tmp_path) as (desk, run, call):
+        desk.tools.plan(FIND, ok(n=0))
+        await probed(desk)
+        assert ((await desk.record(call)).reason, len(desk.tools.sent)) == ("call.not_applied", 2)
+        again = await desk.call(run, ACT, {"id": "1"})
+        assert isinstance(again, Completed)
+        first, _, second = desk.tools.sent
+        assert (again.replayed, first.key == second.key, second.call == call) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ok(m=1), ok(n="many"), Answer({"content": [], "structuredContent": {"n": 0}, "isError": True}), Answer({"content": []}, 404),
+     UpstreamFault("timeout", "late"), UpstreamFault("refused", "no")],
+    ids=["another answer", "no number", "an error", "a status", "no answer", "nobody there"],
+)  # fmt: skip
+async def test_a_probe_that_is_not_sure_leaves_the_doubt_and_is_made_again(tmp_path: Path, answer: Answer | UpstreamFault) -> None:
+    async with doubted(tmp_path) as (desk, _, call):
+        desk.tools.plan(FIND, answer, ok(n=1))
+        assert len(await probed(desk)) == 1
+        assert ((await desk.record(call)).state, len(await probed(desk))) == ("in_doubt", 1)
+        desk.clock.move(120_000)
+        assert len(await probed(desk)) == 2
+        assert (await desk.record(call)).state == "succeeded"
+
+
+async def test_a_probe_whose_tool_is_gone_or_writes_under_a_ceiling_asks_nobody(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    ceiling = 'version: 1\nname: c\nkind: ceiling\ntools:\n  - {tool: pay.find, effect: idempotent_write}\n  - {tool: "*"}\n'
+    (tmp_path / "policies" / "c.yaml").write_text(ceiling)
+    async with doubted(tmp_path, PROBED + READABLE) as (desk, _, call):
+        assert await probed(desk) == []
+        del desk.tools.shelf[FIND]
+        desk.clock.move(120_000)
+        assert await probed(desk) == []
+        assert ((await desk.record(call)).state, (await desk.record(call)).probes) == ("in_doubt", 2)
+
+
+async def test_a_probe_under_way_is_not_made_twice_and_holds_up_no_sweep(tmp_path: Path) -> None:
+    async with doubted(tmp_path) as (desk, _, call):
+        hang = desk.tools.hang(FIND)
+        await desk.engine.sweep()
+        await soon(hang.reached.wait())
+        await desk.engine.sweep()
+        hang.let.set()
+        assert len(await probed(desk)) == 1
+        assert (await desk.record(call)).state == "in_doubt"
+
+
+async def test_without_the_arguments_nobody_is_asked_and_a_person_has_to_find_out(tmp_path: Path) -> None:
+    async with doubted(tmp_path) as (desk, _, call):
+        arguments = (await desk.record(call)).arguments
+    erase(tmp_path, arguments)
+    async with stage(tmp_path, PROBED, desk.clock) as later:
+        assert await probed(later) == []
+        assert ((await later.record(call)).probe_at, (await later.record(call)).probes) == (None, 1)
+
+
+async def test_a_closed_run_s_doubt_is_probed_too(tmp_path: Path) -> None:
+    async with doubted(tmp_path) as (desk, run, call):
+        desk.tools.plan(FIND, ok(n=1))
+        await desk.engine.cancel_run(BOT, run)
+        await probed(desk)
+        assert ((await desk.run(run)).state, (await desk.record(call)).state) == ("closed", "succeeded")

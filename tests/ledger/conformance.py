@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.events import CallProbed, CallReconciled
 from gateway.ledger.verify import verify
 from gateway.ports import Committed, Decision, LedgerFault
 from tests.ledger.runs import HOLD, RUN, admit, hold, life, open_run, settle, vote
@@ -233,6 +234,21 @@ async def test_a_call_in_flight_is_found_until_it_is_settled(opened_for_runs: Op
         assert await ledger.in_flight() == [RUN]
         await life(ledger, settle(2))
         assert await ledger.in_flight() == []
+
+
+async def test_a_call_is_due_when_its_state_says_so_the_longest_due_first(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1, lease_until=90), admit(2, lease_until=70))
+        assert await ledger.due_calls(69) == []
+        assert await ledger.due_calls(70) == ["call_r_2"]
+        assert await ledger.due_calls(90) == ["call_r_2", "call_r_1"]
+        assert await ledger.due_calls(90, limit=1) == ["call_r_2"]
+        await life(ledger, settle(1), settle(2, "in_doubt", probe_at=80))
+        assert (await ledger.due_calls(79), await ledger.due_calls(80)) == ([], ["call_r_2"])
+        await life(ledger, CallProbed(RUN, "call_r_2", "pay.find", "unclear", again_at=200))
+        assert (await ledger.due_calls(199), await ledger.due_calls(200)) == ([], ["call_r_2"])
+        await life(ledger, CallReconciled(RUN, "call_r_2", "abandoned", "user:mia", "who knows"))
+        assert await ledger.due_calls(2**60) == []
 
 
 async def test_a_run_is_due_when_its_state_says_so(opened_for_runs: Opened) -> None:

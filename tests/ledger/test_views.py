@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from gateway.core import streams
 from gateway.core.events import (
     CallCancelled,
+    CallProbed,
+    CallReconciled,
     CallReplayed,
     Event,
     HoldApproved,
@@ -60,7 +62,10 @@ LIFE = [
     admit(2, hold=HOLD),
     settle(2, "failed", reason="tool.error"),
     admit(3),
-    settle(3, "in_doubt"),
+    settle(3, "in_doubt", probe_at=9),
+    CallProbed(RUN, "call_r_3", "pay.find", "unclear", again_at=99),
+    CallReconciled(RUN, "call_r_3", "ready", "user:mia", "no trace"),
+    admit(3, attempt=2),
     CallReplayed(RUN, "call_r_1", RUN, 0, None, "billing.refund", "print1", "rest", None),
     RunClosing("run_r.2", "cancelled", "caller_cancelled", "user:mia"),
     RunClosed("run_r.2", "cancelled", "caller_cancelled"),
@@ -86,7 +91,8 @@ def of_a_call(number: int, run: str) -> list[Event]:
         admit(number), replace(waiting, hold=held), admit(number, hold=held), admit(number, attempt=2),
         *(settle(number, state) for state in ("succeeded", "failed", "in_doubt", "cancelled")), replace(voting, hold=held),
         HoldApproved(run, call, held, NOW + 70_000), HoldDenied(run, call, held, "user:mia"), HoldExpired(run, call, held, "approval.expired"),
-        HoldVoided(run, call, held, "tool"), CallCancelled(run, call, "call.cancelled", "agent:a"),
+        *(CallReconciled(run, call, state, "user:mia", "I looked") for state in ("succeeded", "failed", "ready", "abandoned")),
+        CallProbed(run, call, "pay.find", "unclear"), HoldVoided(run, call, held, "tool"), CallCancelled(run, call, "call.cancelled", "agent:a"),
     ]  # fmt: skip
     return [replace(event, run=run) for event in made]
 
