@@ -58,7 +58,10 @@ class App:
         self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
         self.catalog = catalog(settings)
-        self.engine = Engine(self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
+        retain_ms = settings.retain_payloads_ms
+        self.engine = Engine(
+            self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings), retain_payloads_ms=retain_ms
+        )  # fmt: skip
         authenticate, names = Authenticator(principals(settings), keys, clock), Names(self.catalog)
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())
         self._mcp = McpDoor(self.engine, authenticate, names, server_info={"name": "tool-call-gateway", "version": own_version()})

@@ -46,7 +46,6 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "ledger postgresql://": settings.ledger.postgresql,
         "limits.quotas": any(limit.quotas for limit in settings.limits),
         "notify": settings.notify.webhook or settings.notify.apprise,
-        "retention": settings.retain_payloads_ms,
     }
     kinds = {McpUrlSettings: "mcp url", OpenApiSettings: "openapi", CommandSettings: "command"}
     for one in settings.upstreams:

@@ -19,7 +19,10 @@ Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
 
 
 class Desk:
-    """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline."""
+    """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline.
+
+    `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Desk:
         *,
         caps: Callable[[Principal], PrincipalCaps] = lambda principal: PrincipalCaps(),
         lease_ms: int = 5_000,
+        retain_payloads_ms: int | None = None,
     ):
         self.ledger = ledger
         self.catalog = catalog
@@ -39,6 +43,7 @@ class Desk:
         self.ids = ids
         self.caps = caps
         self.lease_ms = lease_ms
+        self.retain_payloads_ms = retain_payloads_ms
         self.owner = ids.new("proc")
         self.stopping = False
         self._kept: set[str] = set()

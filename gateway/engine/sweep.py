@@ -20,6 +20,7 @@ T = TypeVar("T")
 log = logging.getLogger("gateway.engine")
 
 SWEEP_MS = 1_000
+ERASE_EVERY_MS = 3_600_000
 AT_ONCE = 64
 """Calls looked after at the same time: they share commits."""
 
@@ -28,6 +29,8 @@ class Engine(Doubts):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._sweeper: asyncio.Task[None] | None = None
+        self._eraser: asyncio.Task[None] | None = None
+        self._erase_at = 0
 
     async def start(self) -> None:
         """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
@@ -38,8 +41,9 @@ class Engine(Doubts):
     async def stop(self, grace_ms: int = 10_000) -> None:
         """Admit nothing more, let what is on the wire finish within the grace, cancel and record the rest."""
         self.stopping = True
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for task in (self._sweeper, self._eraser):
+            if task is not None:
+                task.cancel()
         if tasks := self._at_work():
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
         for flight in list(self.flights.values()):
@@ -76,7 +80,18 @@ class Engine(Doubts):
         streams, calls = await self.ledger.due(now), await self.ledger.due_calls(now)
         await _each(streams, self._time_alone)
         await _each(calls, self._look_after)
+        self._erase_if_due(now)
         return len(streams) + len(calls)
+
+    def _erase_if_due(self, now: int) -> None:
+        """What retention lets go: the payloads of runs that closed long enough ago."""
+        if self.retain_payloads_ms is not None and now >= self._erase_at:
+            self._erase_at = now + ERASE_EVERY_MS
+            self._eraser = self._run(self._erase(now - self.retain_payloads_ms))
+
+    async def _erase(self, closed_by: int) -> None:
+        if count := await self.ledger.erase(closed_by):
+            log.info("%d payloads of runs that have long been over were erased", count)
 
     async def _time_alone(self, stream: str) -> None:
         await self.decide([stream], lambda states, now: runs.sweep(states, stream, now))

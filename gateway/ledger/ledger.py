@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.core.run import stream_of
@@ -16,6 +17,7 @@ from gateway.ports import Clock, Committed, LedgerFault, Recorded, Step
 
 _PAYLOAD_BYTES = 32 * 1024 * 1024
 _POLICY_CHARS = 8 * 1024 * 1024
+_PAGE = 500
 
 
 class StoreLedger:
@@ -91,22 +93,51 @@ class StoreLedger:
         found = await self.store.reader.rows(view, asked, limit, before)
         return [dict(zip(COLUMNS[view], row, strict=True)) for row in found]
 
-    async def rebuild(self, view: str) -> None:
-        """Make a view anew from the events alone, in one transaction; appends wait."""
+    async def erase(self, closed_by: int) -> int:
+        erased, after = 0, (0, "")
+        while found := await self._erasable(closed_by, after):
+            for _, stream in found:
+                erased += await self._erase(stream)
+            after = found[-1]
+        return erased
+
+    async def _erasable(self, closed_by: int, after: tuple[int, str]) -> list[tuple[int, str]]:
+        async with self.store.snapshot() as reader:  # it may look through many runs: a reader of its own keeps nobody waiting
+            return await reader.erasable(closed_by, after, _PAGE)
+
+    async def _erase(self, stream: str) -> int:
+        """A stream's payloads, some at a time: appends wait no longer than for a batch."""
+        erased = 0
+        while True:
+            async with self._writing():
+                count = await self.store.erase(stream, _PAGE)
+            erased += count
+            if count < _PAGE:
+                self._payloads.forget(lambda key: key[0] == stream)
+                return erased
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
+        """A transaction between the writer's batches."""
         if self._readonly:
             raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
             await self.store.begin(())
             try:
-                await self.store.clear(view)
-                for stream in await self.store.reader.streams():
-                    state = (await self._states.replay(stream)).state
-                    rows = {row.id: row.values for row in everything(state, stream) if row.view == view}
-                    await self.store.write(Rows(views={view: rows}))
+                yield
                 await self.store.commit()
             except BaseException:
                 await self.store.rollback()
                 raise
+
+    async def rebuild(self, view: str) -> None:
+        """Make a view anew from the events alone, in one transaction; appends wait."""
+        async with self._writing():
+            await self.store.clear(view)
+            for stream in await self.store.reader.streams():
+                state = (await self._states.replay(stream)).state
+                rows = {row.id: row.values for row in everything(state, stream) if row.view == view}
+                await self.store.write(Rows(views={view: rows}))
 
 
 def _recorded(row: EventRow) -> Recorded:

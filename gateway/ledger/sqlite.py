@@ -111,6 +111,9 @@ class SqliteReader:
     async def due_calls(self, now: int, limit: int) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["due_calls"], (now, limit))]
 
+    async def erasable(self, by: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        return await self._fetch(_SQL["erasable"], (by, *after, limit))
+
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["streams"])]
 
@@ -229,6 +232,14 @@ class SqliteStore:
     async def rollback(self) -> None:
         with _as_fault(self._path):
             self._raw.rollback()
+
+    async def erase(self, stream: str, most: int) -> int:
+        with _as_fault(self._path):
+            self._raw.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+            try:
+                return self._raw.execute(_SQL["erase"], (stream, most)).rowcount
+            finally:
+                self._raw.execute("PRAGMA secure_delete = OFF")
 
     async def clear(self, view: str) -> None:
         with _as_fault(self._path):

@@ -168,7 +168,8 @@ async def test_a_doubt_is_listed_and_ended_by_a_person_who_says_why(doubtful: tu
     it, call = doubtful
     (row,) = (await ran_beside(capsys, "calls", "list", "--state", "in_doubt", "--json")).json
     assert row["call"] == call
-    said = await ran_beside(capsys, "calls", "reconcile", call, "--happened", "--why", "it's on\x1b[2J the statement", "--result", '{"r": 1}', "--url", it.url)
+    word = ("--happened", "--why", "it's on\x1b[2J the statement", "--result", '{"r": 1}')
+    said = await ran_beside(capsys, "calls", "reconcile", call, *word, "--url", it.url)
     assert (said.code, said.out.startswith(f"{call} is succeeded.")) == (0, True)
     assert (await ran_beside(capsys, "calls", "list", "--state", "in_doubt", "--json")).json == []
     shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json

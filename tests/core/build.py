@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gateway.core import events as e
 from gateway.core.assess import Assessment, assess
 from gateway.core.canonical import digest
-from gateway.core.decide import calls, holds, ready, runs, settle, turns
+from gateway.core.decide import calls, doubts, holds, ready, runs, settle, turns
 from gateway.core.decide.draft import Draft, NeedsStream
 from gateway.core.guards.allow import Allow
 from gateway.core.guards.approval import Approval
@@ -165,6 +165,8 @@ class World:
         return self.tree(id).runs[id or self.run_id]
 
     def record(self, call: Any) -> CallRecord:
+        if isinstance(call, CallRecord):
+            call = call.id
         id = call if isinstance(call, str) else call.record.id if hasattr(call, "record") else call.call
         return self.tree(id).calls[id]
 
@@ -294,6 +296,23 @@ class World:
         record = self.record(call)
         command = ready.ReadyCommand(record.id, self.policies.rule_for(record.tool), digest, "one", 5_000)
         return self.record(self.decided(lambda states: ready.execute(states, command, self.now), stream_of(record.id)))
+
+    def means(self, call: Any, digest: str = "d") -> doubts.Again:
+        """What sends a call once more."""
+        return doubts.Again(self.policies.rule_for(self.record(call).tool), digest, "two", 5_000)
+
+    def reconcile(self, call: Any, outcome: str, who: Principal = MIA, *, means: doubts.Again | None = None, approvers: str = "group:finance") -> Any:
+        """A person's word: the record, or what came instead."""
+        command = doubts.ReconcileCommand(self.record(call).id, who, outcome, "I looked", frozenset({approvers}), sealed("found"), means)
+        return self.decided(lambda states: doubts.reconcile(states, command, self.now), stream_of(command.call))
+
+    def probe(self, call: Any, found: str, *, probes: int | None = None, hopeless: bool = False) -> CallRecord:
+        """What the rule's probe found."""
+        record = self.record(call)
+        probe, result = self.policies.rule_for(record.tool).probe, sealed("found") if found == "happened" else None
+        assert probe is not None
+        command = doubts.ProbedCommand(record.id, record.probes if probes is None else probes, probe, found, "it says", result, hopeless)
+        return self.decided(lambda states: doubts.probed(states, command, self.now), stream_of(record.id))
 
     def vote(self, call: Any, who: Principal = MIA, vote: str = "approve", *, digest: str | None = None, note: str = "") -> Any:
         hold = self.hold(call)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.core.events import CallAdmitted
-from gateway.core.model import Completed, Doubt, Failed, Reply
+from gateway.core.model import Completed, Doubt, Failed, Refused, Reply
+from gateway.ledger.verify import verify
 from gateway.ports import LedgerFault, RequestFault
 from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, MIA, POLICY, READ, WRITE, Stage, erase, ok, soon, stage
 
@@ -212,3 +213,73 @@ async def test_an_answer_after_a_restart_is_the_recorded_one(tmp_path: Path) -> 
         assert isinstance(first, Completed)
         assert isinstance(again, Completed)
         assert (again.result, again.replayed, desk.tools.sent) == (first.result, True, [])
+
+
+# ---- retention ----------------------------------------------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+
+
+async def swept_out(desk: Stage) -> None:
+    """A sweep, and what it set going."""
+    await desk.engine.sweep()
+    await soon(asyncio.gather(*desk.engine.errands))
+
+
+async def test_what_is_no_longer_kept_is_replayed_as_expired_and_never_dispatched_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        desk.engine.retain_payloads_ms = 30 * DAY_MS
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"}, call_id="c1")
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(29 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+        desk.clock.move(DAY_MS)
+        await swept_out(desk)
+        for asked in ({}, {"call_id": "c1"}):
+            refused = await desk.call(run, ACT, {"id": "1"}, **asked)
+            assert isinstance(refused, Refused)
+            assert [finding.reason for finding in refused.findings] == ["result.expired"]
+        successor = await desk.open(continues=run)
+        refused = await desk.call(successor, ACT, {"id": "1"})
+        assert isinstance(refused, Refused)
+        assert ([finding.reason for finding in refused.findings], len(desk.tools.sent)) == (["result.expired"], 1)
+        report = await verify(desk.ledger)
+        assert (report.problems, len(report.erased)) == ([], 2)
+
+
+async def test_an_open_runs_payloads_are_kept_however_old(tmp_path: Path) -> None:
+    async with stage(tmp_path, POLICY.replace("deadline: 10m", "deadline: unlimited").replace("run:\n", "run:\n  max_age: 90d\n")) as desk:
+        desk.engine.retain_payloads_ms = DAY_MS
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.call(run, ASKED, {"id": "1"})
+        desk.clock.move(2 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+
+
+async def test_without_retention_everything_is_kept(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(900 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+
+
+async def test_erasing_is_done_once_an_hour(tmp_path: Path) -> None:
+    async with stage(tmp_path, start=False) as desk:
+        desk.engine.retain_payloads_ms = 0
+        await swept_out(desk)
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(3_599_999)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+        desk.clock.move(1)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Refused)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.core.events import CallProbed, CallReconciled
+from gateway.core.events import CallProbed, CallReconciled, Event, RunClosed, RunClosing
+from gateway.core.model import Payload
 from gateway.ledger.verify import verify
 from gateway.ports import Committed, Decision, LedgerFault
 from tests.ledger.runs import HOLD, RUN, admit, hold, life, open_run, settle, vote
@@ -314,3 +315,53 @@ async def test_a_view_can_be_made_anew_from_the_events(opened_for_runs: Opened) 
         assert not (await verify(ledger)).problems
         await life(ledger, admit(3))
         assert await ledger.in_flight() == [RUN]
+
+
+async def opens(ledger: Any, run: str, *payloads: Payload) -> None:
+    kept = tuple((run, payload) for payload in payloads)
+    await ledger.transact((run,), lambda states, now: Decision(((run, open_run(run)),), None, kept))
+
+
+async def over(ledger: Any, clock: SettableClock, run: str, *payloads: Payload, at: int) -> None:
+    """A run with these payloads, closed then."""
+    await opens(ledger, run, *payloads)
+    ends: list[Event] = [RunClosing(run, "completed", "model_final", "agent:a"), RunClosed(run, "completed", "model_final")]
+    clock.now = at
+    await ledger.transact((run,), lambda states, now: Decision(tuple((run, event) for event in ends), None))
+
+
+async def test_payloads_of_runs_that_closed_long_ago_are_erased_and_nothing_else(opened_for_runs: Opened) -> None:
+    clock = SettableClock(1_000)
+    old, new = [sealed(b"of an old run %d" % n) for n in range(1_200)], sealed(b"of a new run")
+    async with opened_for_runs(clock=clock) as ledger:
+        for n, run in enumerate(("run_a", "run_b")):
+            await over(ledger, clock, run, *old[n * 600 : n * 600 + 600], at=5_000)
+        await over(ledger, clock, "run_c", new, at=5_001)
+        await opens(ledger, RUN, new)
+        assert await ledger.payload("run_a", old[0].hash) == old[0].data
+        assert (await ledger.erase(4_999), await ledger.erase(5_000), await ledger.erase(5_000)) == (0, 1_200, 0)
+        assert [await ledger.payload("run_a", one.hash) for one in old[:600]] == [None] * 600
+        assert (await ledger.payload("run_c", new.hash), await ledger.payload(RUN, new.hash)) == (new.data, new.data)
+        assert [len(await ledger.events(run)) for run in ("run_a", "run_b", "run_c", RUN)] == [3, 3, 3, 1]
+        assert not (await verify(ledger)).problems
+
+
+async def test_a_child_that_closed_keeps_its_payloads_while_its_tree_is_open(opened_for_runs: Opened) -> None:
+    child, payload = "run_r.1", sealed(b"of the tree")
+    events = [open_run(), open_run(child, parent=RUN), RunClosing(child, "completed", "model_final", "a"), RunClosed(child, "completed", "model_final")]
+    async with opened_for_runs() as ledger:
+        await ledger.transact((RUN,), lambda states, now: Decision(tuple((RUN, event) for event in events), None, ((RUN, payload),)))
+        assert await ledger.erase(2**60) == 0
+        assert await ledger.payload(RUN, payload.hash) == payload.data
+
+
+async def test_appends_go_on_while_payloads_are_erased(opened_for_runs: Opened) -> None:
+    clock = SettableClock()
+    async with opened_for_runs(clock=clock) as ledger:
+        await over(ledger, clock, "run_a", *(sealed(b"%d" % n) for n in range(3_000)), at=clock.now)
+        erasing = asyncio.ensure_future(ledger.erase(2**60))
+        while not erasing.done():
+            clock.now += 1
+            await opens(ledger, f"run_{clock.now}")
+        assert await erasing == 3_000
+        assert not (await verify(ledger)).problems

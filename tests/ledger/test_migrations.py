@@ -33,9 +33,10 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield raw
 
 
-def in_layout_1(today: Path, old: Path) -> None:
+def in_layout_1(path: Path) -> None:
     """The same events and views as a gateway of the first layout left them."""
-    with opened(old) as raw:
+    today = path.rename(path.with_name("today.db"))
+    with opened(path) as raw:
         raw.executescript(migrations("sqlite")[0])
         raw.execute("ATTACH ? AS today", (str(today),))
         for table in ("events", "payloads", "runs", "holds", "votes"):
@@ -47,7 +48,7 @@ async def test_calls_of_the_first_layout_are_due_when_their_events_say_so(path: 
     async with opened_for_runs() as ledger:
         await life(ledger, *LIFE)
         due = await ledger.due_calls(2**60)
-    in_layout_1(path.rename(path.with_name("today.db")), path)
+    in_layout_1(path)
     async with opened_for_runs() as ledger:
         assert await ledger.due_calls(2**60) == due == ["call_r_4", "call_r_1", "call_r_5"]
         assert (await verify(ledger)).problems == []
@@ -61,8 +62,6 @@ def schema(path: Path) -> list[Any]:
 async def test_a_fresh_ledger_has_the_tables_of_a_migrated_one(path: Path, opened_for_runs: Opened) -> None:
     async with opened_for_runs():
         fresh = schema(path)
-    path.unlink()
-    with opened(path) as raw:
-        raw.executescript(migrations("sqlite")[0])
+    in_layout_1(path)
     async with opened_for_runs():
         assert schema(path) == fresh

@@ -11,10 +11,10 @@ from gateway.core import events as e
 from gateway.core.decide import calls, doubts
 from gateway.core.guards.budgets import purse
 from gateway.core.guards.guard import ConditionFault
-from gateway.core.model import Finding, Outcome, Principal
-from gateway.core.policy import Probe, ToolRule
+from gateway.core.model import Outcome, Principal
+from gateway.core.policy import Probe
 from gateway.core.repeats import Doubtful
-from gateway.core.run import CallRecord, stream_of
+from gateway.core.run import CallRecord
 from tests.core.build import (
     ACT,
     BOSS,
@@ -35,8 +35,7 @@ from tests.core.build import (
 )  # fmt: skip
 
 OPS = Principal("user:ops", roles=frozenset({"operator"}), person=True)
-FINANCE = frozenset({"group:finance"})
-ANSWER = sealed({"paid": 1})
+ANSWER = sealed("found")
 
 
 def in_doubt(world: World, name: str = "mail.send", outcome: Outcome = DOUBT, **asked: Any) -> CallRecord:
@@ -46,24 +45,13 @@ def in_doubt(world: World, name: str = "mail.send", outcome: Outcome = DOUBT, **
     return world.record(call)
 
 
-def again(world: World, record: CallRecord, digest: str = "d", rule: ToolRule | None = None) -> doubts.Again:
-    return doubts.Again(rule or world.policies.rule_for(record.tool), digest, "two", 5_000)
-
-
-def say(
-    world: World, record: CallRecord, outcome: str, who: Principal = MIA, *, approvers: frozenset[str] = FINANCE, more: doubts.Again | None = None
-) -> CallRecord | Finding:
-    command = doubts.ReconcileCommand(record.id, who, outcome, "I looked", approvers, ANSWER, more)
-    return world.decided(lambda states: doubts.reconcile(states, command, world.now), stream_of(record.id))
-
-
 # ---- who ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("who", [MIA, OPS, BOSS])
 def test_an_approver_whom_the_rule_names_and_an_operator_may_end_a_doubt(who: Principal) -> None:
     world = opened()
-    assert say(world, in_doubt(world), "abandoned", who) == world.record("call_r1_1")
+    assert world.reconcile(in_doubt(world), "abandoned", who) == world.record("call_r1_1")
     assert world.record("call_r1_1").state == "abandoned"
 
 
@@ -82,7 +70,7 @@ def test_an_approver_whom_the_rule_names_and_an_operator_may_end_a_doubt(who: Pr
 )
 def test_nobody_else_may(who: Principal) -> None:
     world = opened()
-    assert verdict(say(world, in_doubt(world), "happened", who)) == "auth.forbidden"
+    assert verdict(world.reconcile(in_doubt(world), "happened", who)) == "auth.forbidden"
     assert world.events == []
 
 
@@ -90,8 +78,8 @@ def test_who_opened_a_run_above_has_asked_too() -> None:
     world = opened()
     child = world.open(parent=world.run_id)
     record = in_doubt(world, run=child, a=1)
-    assert verdict(say(world, record, "happened", replace(OPS, id=BOT.id))) == "auth.forbidden"
-    assert isinstance(say(world, record, "happened", OPS), CallRecord)
+    assert verdict(world.reconcile(record, "happened", replace(OPS, id=BOT.id))) == "auth.forbidden"
+    assert isinstance(world.reconcile(record, "happened", OPS), CallRecord)
 
 
 # ---- what ---------------------------------------------------------------------------------------------------------------
@@ -101,7 +89,7 @@ def test_what_happened_is_answered_with_what_the_person_gave_and_never_sent() ->
     world = opened()
     record = in_doubt(world)
     world.now += 7
-    say(world, record, "happened")
+    world.reconcile(record, "happened")
     [event] = world.events
     assert event == e.CallReconciled(world.run_id, record.id, "succeeded", MIA.id, "I looked", ANSWER.hash)
     after = world.record(record.id)
@@ -113,7 +101,7 @@ def test_what_happened_is_answered_with_what_the_person_gave_and_never_sent() ->
 def test_what_was_given_up_stays_unknown_and_is_never_sent() -> None:
     world = opened()
     record = in_doubt(world)
-    say(world, record, "abandoned")
+    world.reconcile(record, "abandoned")
     assert (world.record(record.id).state, world.run().in_doubt) == ("abandoned", 0)
     assert isinstance(world.call("mail.send", a=1), Doubtful)
 
@@ -121,7 +109,7 @@ def test_what_was_given_up_stays_unknown_and_is_never_sent() -> None:
 def test_what_did_not_happen_is_sent_once_more_under_its_key() -> None:
     world = opened(tool_calls=2)
     record = in_doubt(world)
-    answer = say(world, record, "did_not_happen", more=again(world, record))
+    answer = world.reconcile(record, "did_not_happen", means=world.means(record))
     assert world.kinds == ["CallReconciled", "CallAdmitted"]
     assert isinstance(answer, CallRecord)
     assert (answer.state, answer.attempt, answer.key, answer.owner, answer.result) == ("admitted", 2, record.key, "two", None)
@@ -141,7 +129,7 @@ def test_a_call_that_people_had_approved_needs_no_second_hold_to_be_sent_once_mo
     sent = world.call("pay.refund", a=1)
     world.settle(sent, DOUBT)
     record = world.record(sent)
-    say(world, record, "did_not_happen", more=again(world, record))
+    world.reconcile(record, "did_not_happen", means=world.means(record))
     assert (world.record(record.id).state, world.hold(record.id).state) == ("admitted", "consumed")
     assert world.refolded(world.run_id) == world.tree()
 
@@ -149,10 +137,10 @@ def test_a_call_that_people_had_approved_needs_no_second_hold_to_be_sent_once_mo
 def test_sent_once_more_it_may_be_in_doubt_once_more() -> None:
     world = opened()
     record = in_doubt(world)
-    say(world, record, "did_not_happen", more=again(world, record))
+    world.reconcile(record, "did_not_happen", means=world.means(record))
     world.settle(record.id, DOUBT, owner="two")
     assert isinstance(world.call("mail.send", a=1), Doubtful)
-    assert isinstance(say(world, record, "happened"), CallRecord)
+    assert isinstance(world.reconcile(record, "happened"), CallRecord)
 
 
 CANNOT_START: dict[str, Any] = {
@@ -168,7 +156,7 @@ def test_where_nothing_may_start_what_did_not_happen_has_failed_and_frees_its_ke
     world = opened(tool_calls=2, deadline_ms=90_000)
     record = in_doubt(world)
     CANNOT_START[why](world)
-    say(world, record, "did_not_happen", more=again(world, record))
+    world.reconcile(record, "did_not_happen", means=world.means(record))
     after = world.record(record.id)
     assert (world.kinds, after.state, after.reason, after.not_applied) == (["CallReconciled"], "failed", "call.not_applied", True)
     assert world.run().in_doubt == 0
@@ -179,14 +167,14 @@ def test_what_is_no_longer_what_was_asked_for_is_not_sent() -> None:
     held = world.call("pay.refund", a=1)
     world.vote(held)
     world.settle(world.call("pay.refund", a=1), DOUBT)
-    say(world, record := world.record(held.call), "did_not_happen", more=again(world, record, digest="changed"))
+    world.reconcile(record := world.record(held.call), "did_not_happen", means=world.means(record, "changed"))
     assert world.record(held.call).state == "failed"
 
 
 def test_what_can_not_be_sent_any_more_has_failed_and_a_repeat_is_a_new_call_under_its_key() -> None:
     world = opened()
     record = in_doubt(world)
-    say(world, record, "did_not_happen")
+    world.reconcile(record, "did_not_happen")
     fresh = world.call("mail.send", a=1)
     assert isinstance(fresh, calls.Admit)
     assert (fresh.record.key, fresh.record.occurrence) == (record.key, record.occurrence)
@@ -199,7 +187,7 @@ def test_a_key_that_its_upstream_may_have_forgotten_is_not_sent_again() -> None:
         world = opened(policies)
         record = in_doubt(world, "crm.set")
         world.now += waited
-        say(world, record, "did_not_happen", more=again(world, record))
+        world.reconcile(record, "did_not_happen", means=world.means(record))
         assert world.record(record.id).state == state
 
 
@@ -207,7 +195,7 @@ def test_a_call_has_its_place_in_its_turn_already() -> None:
     world = opened(tool_calls_per_turn=1)
     record = in_doubt(world, turn=1, a=1)
     assert verdict(world.call("crm.get", turn=1, b=1)) == "budget.tool_calls_per_turn"
-    say(world, record, "did_not_happen", more=again(world, record))
+    world.reconcile(record, "did_not_happen", means=world.means(record))
     assert world.record(record.id).state == "admitted"
 
 
@@ -215,9 +203,9 @@ def test_a_call_has_its_place_in_its_turn_already() -> None:
 def test_only_a_doubt_can_be_ended_and_only_once(outcome: str) -> None:
     world = opened()
     record = in_doubt(world)
-    say(world, record, outcome)
-    assert verdict(say(world, record, "happened")) == "call.not_in_doubt"
-    assert verdict(say(world, world.does("crm.set", b=1), outcome)) == "call.not_in_doubt"
+    world.reconcile(record, outcome)
+    assert verdict(world.reconcile(record, "happened")) == "call.not_in_doubt"
+    assert verdict(world.reconcile(world.does("crm.set", b=1), outcome)) == "call.not_in_doubt"
     assert world.events == []
 
 
@@ -225,7 +213,7 @@ def test_another_write_after_the_doubt_supersedes_it_whenever_it_is_found_out() 
     world = opened()
     first = in_doubt(world, "crm.set", v="a")
     world.does("crm.set", v="b")
-    say(world, first, "happened")
+    world.reconcile(first, "happened")
     assert verdict(world.call("crm.set", v="a")) == "allow"
 
 
@@ -233,7 +221,7 @@ def test_a_doubt_in_a_closed_run_can_be_ended() -> None:
     world = opened()
     record = in_doubt(world)
     world.cancel()
-    say(world, record, "happened")
+    world.reconcile(record, "happened")
     assert (world.run().state, world.run().in_doubt, world.record(record.id).state) == ("closed", 0, "succeeded")
     assert verdict(world.call("mail.send", a=1)) == "replay"
 
@@ -276,12 +264,6 @@ def test_only_a_definite_answer_that_shows_one_and_not_the_other_is_sure(outcome
     assert doubts.found_out(PROBE, outcome)[0] == found
 
 
-def probes(world: World, record: CallRecord, found: str, **more: Any) -> CallRecord:
-    known = more.pop("probes", record.probes)
-    command = doubts.ProbedCommand(record.id, known, PROBE, found, "it says", ANSWER if found == "happened" else None, **more)
-    return world.decided(lambda states: doubts.probed(states, command, world.now), stream_of(record.id))
-
-
 @pytest.mark.parametrize("outcome", [DOUBT, DOUBT.but(result={"isError": True}, status=500)])
 def test_a_doubt_whose_rule_has_a_probe_says_when_to_ask(outcome: Outcome) -> None:
     world = opened(PROBED)
@@ -309,7 +291,7 @@ def test_a_dead_owners_doubt_is_probed_too() -> None:
 def test_a_probe_that_found_it_ends_the_doubt_with_its_finding() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
-    after = probes(world, record, "happened")
+    after = world.probe(record, "happened")
     assert world.events == [
         e.CallProbed(world.run_id, record.id, "pay.find", "happened", "it says"),
         e.CallReconciled(world.run_id, record.id, "succeeded", "probe:pay.find", "it says", ANSWER.hash),
@@ -321,7 +303,7 @@ def test_a_probe_that_found_it_ends_the_doubt_with_its_finding() -> None:
 def test_a_probe_that_found_it_absent_frees_the_key_and_sends_nothing() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
-    after = probes(world, record, "absent")
+    after = world.probe(record, "absent")
     assert (world.kinds, after.state, after.not_applied, after.attempt) == (["CallProbed", "CallReconciled"], "failed", True, 1)
     assert verdict(world.call("mail.send", a=1)) == "allow"
 
@@ -331,7 +313,7 @@ def test_a_probe_that_is_not_sure_is_made_again_at_doubling_distances_up_to_six_
     record = in_doubt(world)
     waits = []
     for found in ("unclear", "failed") * 6:
-        record = probes(world, record, found)
+        record = world.probe(record, found)
         assert (record.state, world.run().in_doubt) == ("in_doubt", 1)
         waits.append((record.probe_at or 0) - world.now)
         world.now = record.probe_at or 0
@@ -341,25 +323,25 @@ def test_a_probe_that_is_not_sure_is_made_again_at_doubling_distances_up_to_six_
 
 def test_a_probe_that_can_not_help_is_not_made_again() -> None:
     world = opened(PROBED)
-    assert probes(world, in_doubt(world), "failed", hopeless=True).probe_at is None
+    assert world.probe(in_doubt(world), "failed", hopeless=True).probe_at is None
 
 
 def test_of_two_probes_at_once_one_counts() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
-    probes(world, record, "unclear")
-    probes(world, record, "absent", probes=0)
+    world.probe(record, "unclear")
+    world.probe(record, "absent", probes=0)
     assert (world.events, world.record(record.id).state) == ([], "in_doubt")
-    say(world, record, "happened")
-    probes(world, record, "absent", probes=1)
+    world.reconcile(record, "happened")
+    world.probe(record, "absent", probes=1)
     assert (world.events, world.record(record.id).state) == ([], "succeeded")
 
 
 def test_a_doubt_after_another_dispatch_is_probed_from_the_beginning() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
-    record = probes(world, record, "unclear")
-    say(world, record, "did_not_happen", more=again(world, record))
+    record = world.probe(record, "unclear")
+    world.reconcile(record, "did_not_happen", means=world.means(record))
     world.settle(record.id, DOUBT, owner="two")
     assert (world.record(record.id).probes, world.record(record.id).probe_at) == (0, world.now + 60_000)
 
@@ -367,7 +349,7 @@ def test_a_doubt_after_another_dispatch_is_probed_from_the_beginning() -> None:
 def test_a_person_ends_the_probing() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
-    say(world, record, "abandoned")
+    world.reconcile(record, "abandoned")
     assert world.tree().call_due_at(world.record(record.id)) is None
 
 
@@ -375,5 +357,5 @@ def test_a_probe_costs_nothing() -> None:
     world = opened(PROBED)
     record = in_doubt(world)
     before = purse(world.run())
-    probes(world, record, "unclear")
+    world.probe(record, "unclear")
     assert purse(world.run()) == before

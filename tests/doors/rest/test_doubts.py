@@ -65,9 +65,15 @@ async def test_what_did_not_happen_in_a_closed_run_has_failed(it: Stage) -> None
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"outcome": "happened"}, {"outcome": "maybe", "why": "x"}, {"outcome": "happened", "why": ""}, {"outcome": "abandoned", "why": "x", "result": 1},
-     {"outcome": "happened", "why": "x", "by": "user:ceo"}],
-)  # fmt: skip
+    [
+        {},
+        {"outcome": "happened"},
+        {"outcome": "maybe", "why": "x"},
+        {"outcome": "happened", "why": ""},
+        {"outcome": "abandoned", "why": "x", "result": 1},
+        {"outcome": "happened", "why": "x", "by": "user:ceo"},
+    ],
+)
 async def test_what_says_too_little_or_too_much_is_refused(it: Stage, body: dict[str, Any]) -> None:
     async with it.client("bot") as bot, it.client("ops") as ops:
         call = await doubted(it, bot)
