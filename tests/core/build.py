@@ -304,7 +304,8 @@ class World:
     def reconcile(self, call: Any, outcome: str, who: Principal = MIA, *, means: doubts.Again | None = None, approvers: str = "group:finance") -> Any:
         """A person's word: the record, or what came instead."""
         command = doubts.ReconcileCommand(self.record(call).id, who, outcome, "I looked", frozenset({approvers}), sealed("found"), means)
-        return self.decided(lambda states: doubts.reconcile(states, command, self.now), stream_of(command.call))
+        answer = self.decided(lambda states: doubts.reconcile(states, command, self.now), stream_of(command.call))
+        return self.record(answer) if isinstance(answer, str) else answer
 
     def probe(self, call: Any, found: str, *, probes: int | None = None, hopeless: bool = False) -> CallRecord:
         """What the rule's probe found."""
@@ -312,7 +313,7 @@ class World:
         probe, result = self.policies.rule_for(record.tool).probe, sealed("found") if found == "happened" else None
         assert probe is not None
         command = doubts.ProbedCommand(record.id, record.probes if probes is None else probes, probe, found, "it says", result, hopeless)
-        return self.decided(lambda states: doubts.probed(states, command, self.now), stream_of(record.id))
+        return self.record(self.decided(lambda states: doubts.probed(states, command, self.now), stream_of(record.id)))
 
     def vote(self, call: Any, who: Principal = MIA, vote: str = "approve", *, digest: str | None = None, note: str = "") -> Any:
         hold = self.hold(call)

@@ -177,8 +177,8 @@ def test_what_can_not_be_sent_any_more_has_failed_and_a_repeat_is_a_new_call_und
     world.reconcile(record, "did_not_happen")
     fresh = world.call("mail.send", a=1)
     assert isinstance(fresh, calls.Admit)
-    assert (fresh.record.key, fresh.record.occurrence) == (record.key, record.occurrence)
-    assert fresh.record.id != record.id
+    assert (world.record(fresh).key, world.record(fresh).occurrence) == (record.key, record.occurrence)
+    assert fresh.call != record.id
 
 
 def test_a_key_that_its_upstream_may_have_forgotten_is_not_sent_again() -> None:
