@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import secrets
@@ -23,6 +24,7 @@ from gateway.doors.mcp import McpDoor
 from gateway.doors.names import Names
 from gateway.doors.rest import RestDoor
 from gateway.engine import Engine
+from gateway.engine.sweep import RECORDING_S
 from gateway.policy.lint import Deployment, lint
 from gateway.policy.store import LoadedPolicies, load_policies
 from gateway.ports import Decision, GatewayFault, Ledger, PolicyError, RequestFault
@@ -30,7 +32,6 @@ from gateway.settings import Settings
 from gateway.settings_document import is_loopback
 from gateway.system import SystemClock, SystemIds
 
-GRACE_S = 10
 KEEP_ALIVE_S = 75
 CONCURRENCY = 4096
 
@@ -55,6 +56,7 @@ class App:
     def __init__(self, settings: Settings, policies: LoadedPolicies) -> None:
         clock, keys = SystemClock(), _secrets(settings)
         self.policies = policies
+        self._grace_ms = settings.stop_grace_ms
         self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
         self.catalog = catalog(settings)
@@ -87,6 +89,10 @@ class App:
 
     # ---- life -----------------------------------------------------------------------------------------------------------
 
+    async def stop(self) -> None:
+        """Admit nothing more and answer who waits; what is on the wire has its grace, the rest is recorded. May be called again."""
+        await self.engine.stop(self._grace_ms)
+
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
@@ -108,7 +114,7 @@ class App:
             await record_policies(self._ledger, self.policies)
             stack.push_async_callback(self.catalog.close)
             await self.catalog.open()
-            stack.push_async_callback(self.engine.stop, GRACE_S * 1000)
+            stack.push_async_callback(self.stop)
             await self.engine.start()
             gc.collect()
             gc.freeze()  # what lives as long as the process need never be looked through again
@@ -153,10 +159,20 @@ class Server(uvicorn.Server):
 
     listening: Callable[[int], None] | None = None
 
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.listening is not None:
             self.listening(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """The gateway stops first, so that whoever waits is answered before connections are closed."""
+        stopping = asyncio.ensure_future(self._app.stop())
+        await super().shutdown(sockets)
+        await stopping
 
 
 def server(app: App, settings: Settings) -> Server:
@@ -175,12 +191,13 @@ def server(app: App, settings: Settings) -> Server:
             server_header=False,
             limit_concurrency=CONCURRENCY,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=settings.stop_grace_ms // 1000 + RECORDING_S + 2,  # the last resort: the gateway has answered before
             proxy_headers=bool(settings.behind_proxy),
             forwarded_allow_ips=list(settings.behind_proxy),
             ssl_certfile=settings.tls.cert if settings.tls else None,
             ssl_keyfile=settings.tls.key if settings.tls else None,
-        )
+        ),
+        app,
     )
 
 

@@ -174,6 +174,7 @@ class Settings:
     limits: tuple[LimitSettings, ...]
     notify: NotifySettings
     retain_payloads_ms: int | None
+    stop_grace_ms: int
     tls: TlsSettings | None
     behind_proxy: tuple[str, ...]
 
@@ -212,6 +213,7 @@ def _settings(root: Section) -> Settings:
         limits=_limits(root),
         notify=_notify(root.section("notify")),
         retain_payloads_ms=root.section("retention").convert("payloads", duration_ms, None),
+        stop_grace_ms=root.convert("stop_grace", duration_ms, 10_000),
         tls=_tls(root),
         behind_proxy=_behind_proxy(root),
     )

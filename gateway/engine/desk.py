@@ -21,7 +21,7 @@ Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
 class Desk:
     """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline.
 
-    `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good.
+    `stopping`: nothing more is admitted; `over`: nothing is sent any more, since the grace has ended. `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class Desk:
         self.retain_payloads_ms = retain_payloads_ms
         self.owner = ids.new("proc")
         self.stopping = False
+        self.over = False
+        self.watches: set[asyncio.Future[None]] = set()
         self._kept: set[str] = set()
 
     # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -107,22 +109,24 @@ class Desk:
     # ---- waiting --------------------------------------------------------------------------------------------------------
 
     async def until(self, stream: str, done: Callable[[Tree], bool], wait_ms: int, gone: asyncio.Future[None] | None = None) -> bool:
-        """Watch a stream until something is so; False when the time is up or the caller has gone. Raises LedgerFault."""
+        """Watch a stream until something is so; False when the time is up, the caller has gone or the gateway stops. Raises LedgerFault."""
         end = self.clock.boot_ms() + wait_ms
         while True:
             tree = await self.ledger.state(stream)
             if done(tree):
                 return True
             left = end - self.clock.boot_ms()
-            if left <= 0 or (gone is not None and gone.done()):
+            if left <= 0 or self.stopping or (gone is not None and gone.done()):
                 return False
             watch = asyncio.ensure_future(self.ledger.watch(stream, tree.seq))
+            self.watches.add(watch)
             try:
                 await asyncio.wait({watch, gone} if gone is not None else {watch}, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
-                if watch.done():
+                if watch.done() and not watch.cancelled():
                     watch.result()  # raises LedgerFault where nobody can tell any more
             finally:
                 watch.cancel()
+                self.watches.discard(watch)
 
 
 def may_see(who: Caller, tree: Tree, run: Run, roles: frozenset[str]) -> bool:

@@ -61,6 +61,12 @@ class Errands(Flights):
         if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:
             self.launch(after, rule, arguments).stands = settle.given_up(record)
 
+    async def never_sent(self, record: CallRecord) -> None:
+        """Settle an intent of this very process that no flight came of: whoever wanted it was gone before it could be sent."""
+        nothing = Outcome("cancelled", "call.cancelled", "It was never sent.", not_applied=True)
+        command = settle.SettleCommand(record.id, record.attempt, self.owner, nothing, None)
+        await self._done(record, lambda states, now: settle.settle(states, command, now))
+
     async def _done(self, record: CallRecord, step: Decide[str]) -> CallRecord:
         """The record after a step about it."""
         call, committed = await self.decide([stream_of(record.run)], step)

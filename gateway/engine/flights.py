@@ -96,8 +96,10 @@ class Flights(Desk):
         progress: Callable[[Mapping[str, Json]], None] | None = None,
         trace: Mapping[str, str] | None = None,
     ) -> Flight:
-        """Dispatch an admitted call. The task is kept until it has landed."""
+        """Dispatch an admitted call, unless the gateway has stopped. The task is kept until it has landed."""
         flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
+        if self.over:
+            flight.cancel()
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
@@ -105,7 +107,8 @@ class Flights(Desk):
     def _forget(self, flight: Flight, task: asyncio.Task[Landed]) -> None:
         record = flight.record
         self.flights.pop(record.id, None)
-        if not task.cancelled() and (fault := task.exception()) is not None:
+        fault = asyncio.CancelledError("its task was cancelled") if task.cancelled() else task.exception()
+        if fault is not None:
             log.error("call %s was not settled: %s", record.id, fault, exc_info=None if isinstance(fault, LedgerFault) else fault)
             self.unrecorded.append(self._settling(flight, flight.outcome or settle.given_up(record)))
 
@@ -142,10 +145,10 @@ class Flights(Desk):
     async def _fly(self, flight: Flight) -> Landed:
         while True:
             outcome = flight.outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
-            if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
+            if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
             await self._nap(flight, self._backoff(flight, outcome))
-            if flight.cancelled:
+            if flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted" or record.owner != self.owner:
@@ -160,6 +163,12 @@ class Flights(Desk):
         finally:
             flight.nap.cancel()
             flight.nap = None
+
+    def wake(self) -> None:
+        """End all waiting for a next try."""
+        for flight in self.flights.values():
+            if flight.nap is not None:
+                flight.nap.cancel()
 
     def _backoff(self, flight: Flight, outcome: Outcome) -> int:
         """Doubling waits, or what the upstream asked for, never past the deadline."""

@@ -21,6 +21,8 @@ log = logging.getLogger("gateway.engine")
 
 SWEEP_MS = 1_000
 ERASE_EVERY_MS = 3_600_000
+RECORDING_S = 5
+"""What is cancelled at the end of the grace has so long to be recorded."""
 AT_ONCE = 64
 """Calls looked after at the same time: they share commits."""
 
@@ -38,18 +40,26 @@ class Engine(Doubts):
             await self._recover()
         self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
 
-    async def stop(self, grace_ms: int = 10_000) -> None:
-        """Admit nothing more, let what is on the wire finish within the grace, cancel and record the rest."""
+    def admit_no_more(self) -> None:
+        """From now on nothing starts. Who waits for people, or for a dispatch elsewhere, is answered; no call is tried again."""
         self.stopping = True
-        for task in (self._sweeper, self._eraser):
+        for task in (self._sweeper, self._eraser, *self.watches):
             if task is not None:
                 task.cancel()
+        self.wake()
+
+    async def stop(self, grace_ms: int = 10_000) -> None:
+        """Admit nothing more, let what is on the wire finish within the grace, cancel and record the rest. May be called again."""
+        self.admit_no_more()
         if tasks := self._at_work():
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
-        for flight in list(self.flights.values()):
-            flight.cancel()
-        if left := self._at_work():  # an errand may have launched a flight meanwhile
-            await asyncio.wait(left, timeout=5)
+        self.over = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + RECORDING_S
+        while (left := self._at_work()) and loop.time() < end:  # an errand may launch a flight meanwhile
+            for flight in list(self.flights.values()):
+                flight.cancel()
+            await asyncio.wait(left, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
 
     def _at_work(self) -> list[asyncio.Task[Any]]:
         return [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)
@@ -105,7 +115,7 @@ class Engine(Doubts):
             return
         match record.state:
             case "admitted" if call not in self.flights:  # else it is ours, and its outcome is being offered to the ledger
-                await self.recover(record)
+                await (self.never_sent(record) if record.owner == self.owner else self.recover(record))
             case "ready":
                 await self.run_ready(record)
             case "in_doubt":

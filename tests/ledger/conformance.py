@@ -348,9 +348,10 @@ async def test_payloads_of_runs_that_closed_long_ago_are_erased_and_nothing_else
 
 async def test_a_child_that_closed_keeps_its_payloads_while_its_tree_is_open(opened_for_runs: Opened) -> None:
     child, payload = "run_r.1", sealed(b"of the tree")
-    events = [open_run(), open_run(child, parent=RUN), RunClosing(child, "completed", "model_final", "a"), RunClosed(child, "completed", "model_final")]
+    ends = (RunClosing(child, "completed", "model_final", "agent:a"), RunClosed(child, "completed", "model_final"))
     async with opened_for_runs() as ledger:
-        await ledger.transact((RUN,), lambda states, now: Decision(tuple((RUN, event) for event in events), None, ((RUN, payload),)))
+        await opens(ledger, RUN, payload)
+        await life(ledger, open_run(child, parent=RUN), *ends)
         assert await ledger.erase(2**60) == 0
         assert await ledger.payload(RUN, payload.hash) == payload.data
 
