@@ -26,6 +26,8 @@ log = logging.getLogger("gateway.engine")
 SAFETY_MS = 1_000
 """An upstream keeps its own deadline; this much later the engine ends the attempt itself."""
 
+LONGEST_BACKOFF_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class Landed:
@@ -44,7 +46,7 @@ class Landed:
 class Flight:
     """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
 
-    `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
+    `ends_at_boot`: the attempt's deadline on the clock that never jumps. `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
     recorded yet.
     """
 
@@ -58,6 +60,7 @@ class Flight:
     on_wire: bool = False
     cancelled: bool = False
     overran: bool = False
+    ends_at_boot: int = 0
     stands: Outcome | None = None
     nap: asyncio.Future[None] | None = None
     outcome: Outcome | None = None
@@ -98,11 +101,16 @@ class Flights(Desk):
     ) -> Flight:
         """Dispatch an admitted call, unless the gateway has stopped. The task is kept until it has landed."""
         flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
+        flight.ends_at_boot = self._end_of(record, rule)
         if self.over:
             flight.cancel()
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
+
+    def _end_of(self, record: CallRecord, rule: ToolRule) -> int:
+        """An attempt's deadline on the clock that never jumps; a wall clock that was set back gives it no more than its timeout."""
+        return self.clock.boot_ms() + min(record.deadline_at - self.clock.now_ms(), rule.timeout_ms)
 
     def _forget(self, flight: Flight, task: asyncio.Task[Landed]) -> None:
         record = flight.record
@@ -147,13 +155,15 @@ class Flights(Desk):
             outcome = flight.outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
-            await self._nap(flight, self._backoff(flight, outcome))
-            if flight.cancelled or self.stopping:
+            wait = await self._wait(flight, outcome)
+            if wait is not None:
+                await self._nap(flight, wait)
+            if wait is None or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted" or record.owner != self.owner:
                 return self._landing(flight, outcome, record, tree)
-            flight.record, flight.stands, flight.outcome = record, outcome, None
+            flight.record, flight.stands, flight.outcome, flight.ends_at_boot = record, outcome, None, self._end_of(record, flight.rule)
 
     async def _nap(self, flight: Flight, ms: int) -> None:
         """Wait for the next try; a cancel ends the waiting."""
@@ -170,17 +180,19 @@ class Flights(Desk):
             if flight.nap is not None:
                 flight.nap.cancel()
 
-    def _backoff(self, flight: Flight, outcome: Outcome) -> int:
-        """Doubling waits, or what the upstream asked for, never past the deadline."""
-        wait = flight.rule.retry.backoff_ms << (flight.record.attempt - 1)
-        if outcome.retry_after_ms is not None:
-            wait = max(wait, outcome.retry_after_ms)
-        return max(0, min(wait, flight.record.deadline_at - self.clock.now_ms()))
+    async def _wait(self, flight: Flight, outcome: Outcome) -> int | None:
+        """How long until the next try: doubling, or as long as the upstream asks. None if the call is no longer ours then, or its run over."""
+        record, now = flight.record, self.clock.now_ms()
+        tree = await self.ledger.state(stream_of(record.run))
+        longest = record.lease_until - SAFETY_MS - now
+        wait = min(flight.rule.retry.backoff_ms << (record.attempt - 1), LONGEST_BACKOFF_MS, longest)
+        wait = max(0, wait, outcome.retry_after_ms or 0)
+        return wait if wait <= longest and now + wait < tree.deadline_at(record.run, now) else None
 
     async def _attempt(self, flight: Flight) -> Outcome:
         record = flight.record
         tree = await self.ledger.state(stream_of(record.run))
-        left = record.deadline_at - self.clock.now_ms()
+        left = min(record.deadline_at - self.clock.now_ms(), flight.ends_at_boot - self.clock.boot_ms())
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
             return Outcome("cancelled", "call.cancelled", "Cancelled before it was sent; nothing was executed.", not_applied=True)

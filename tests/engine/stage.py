@@ -67,12 +67,17 @@ Plan = Answer | UpstreamFault | Act
 
 
 class MovedClock(FakeClock):
-    """Who sleeps, sleeps until a test has moved the clock far enough."""
+    """Who sleeps, sleeps until a test has moved the clock far enough. `wall_ms`: how far the wall clock was set off."""
+
+    wall_ms = 0
 
     def __init__(self) -> None:
         super().__init__()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._news = asyncio.Event()
+
+    def now_ms(self) -> int:
+        return self.now + self.wall_ms
 
     async def sleep(self, ms: int) -> None:
         if ms <= 0:

@@ -138,24 +138,25 @@ CAUSES = (run_cancel, turn_cancel, closed_stream, deadline, freeze, stop)
 
 # ---- the table ----------------------------------------------------------------------------------------------------------
 
-A_READ_IS_ENDED, A_WRITE_IS_DOUBTED, IT_GOES_ON = ("cancelled", 1), ("in_doubt", 1), ("succeeded", 1)
-NOT_SENT, THE_FAULT_STANDS = ("cancelled", 0), ("failed", 1)
+ENDED, DOUBT, RUNS = ("cancelled", 1), ("in_doubt", 1), ("succeeded", 1)
+UNSENT, FAULT = ("cancelled", 0), ("failed", 1)
+"""A read is ended, a write in doubt, a call goes on; or it is never sent, or what it came to last stands."""
 
 # fmt: off
 TABLE: dict[str, tuple[tuple[str, int], ...]] = {
-    # state                     run_cancel          turn_cancel         closed_stream       deadline            freeze              stop
-    "held":                    (NOT_SENT,           NOT_SENT,           ("held", 0),        NOT_SENT,           ("held", 0),        ("held", 0)),
-    "ready":                   (NOT_SENT,           NOT_SENT,           ("ready", 0),       ("denied", 0),      ("ready", 0),       ("ready", 0)),
-    "read, not sent yet":      (NOT_SENT,           NOT_SENT,           A_READ_IS_ENDED,    NOT_SENT,           NOT_SENT,           NOT_SENT),
-    "put, not sent yet":       (NOT_SENT,           NOT_SENT,           IT_GOES_ON,         NOT_SENT,           NOT_SENT,           NOT_SENT),
-    "payment, not sent yet":   (NOT_SENT,           NOT_SENT,           IT_GOES_ON,         NOT_SENT,           NOT_SENT,           NOT_SENT),
-    "read, on the wire":       (A_READ_IS_ENDED,    A_READ_IS_ENDED,    A_READ_IS_ENDED,    THE_FAULT_STANDS,   IT_GOES_ON,         A_READ_IS_ENDED),
-    "put, on the wire":        (A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, IT_GOES_ON,         A_WRITE_IS_DOUBTED, IT_GOES_ON,         A_WRITE_IS_DOUBTED),
-    "payment, on the wire":    (A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, IT_GOES_ON,         A_WRITE_IS_DOUBTED, IT_GOES_ON,         A_WRITE_IS_DOUBTED),
-    "read, between tries":     (THE_FAULT_STANDS,   THE_FAULT_STANDS,   THE_FAULT_STANDS,   THE_FAULT_STANDS,   THE_FAULT_STANDS,   THE_FAULT_STANDS),
-    "put, between tries":      (A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, ("succeeded", 2),   A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED),
-    "in doubt":                (A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED, A_WRITE_IS_DOUBTED),
-    "done":                    (IT_GOES_ON,         IT_GOES_ON,         IT_GOES_ON,         IT_GOES_ON,         IT_GOES_ON,         IT_GOES_ON),
+    # state                    run_cancel        turn_cancel       closed_stream     deadline          freeze            stop
+    "held":                   (UNSENT,           UNSENT,           ("held", 0),      UNSENT,           ("held", 0),      ("held", 0)),
+    "ready":                  (UNSENT,           UNSENT,           ("ready", 0),     ("denied", 0),    ("ready", 0),     ("ready", 0)),
+    "read, not sent yet":     (UNSENT,           UNSENT,           ENDED,            UNSENT,           UNSENT,           UNSENT),
+    "put, not sent yet":      (UNSENT,           UNSENT,           RUNS,             UNSENT,           UNSENT,           UNSENT),
+    "payment, not sent yet":  (UNSENT,           UNSENT,           RUNS,             UNSENT,           UNSENT,           UNSENT),
+    "read, on the wire":      (ENDED,            ENDED,            ENDED,            FAULT,            RUNS,             ENDED),
+    "put, on the wire":       (DOUBT,            DOUBT,            RUNS,             DOUBT,            RUNS,             DOUBT),
+    "payment, on the wire":   (DOUBT,            DOUBT,            RUNS,             DOUBT,            RUNS,             DOUBT),
+    "read, between tries":    (FAULT,            FAULT,            FAULT,            FAULT,            FAULT,            FAULT),
+    "put, between tries":     (DOUBT,            DOUBT,            ("succeeded", 2), DOUBT,            DOUBT,            DOUBT),
+    "in doubt":               (DOUBT,            DOUBT,            DOUBT,            DOUBT,            DOUBT,            DOUBT),
+    "done":                   (RUNS,             RUNS,             RUNS,             RUNS,             RUNS,             RUNS),
 }
 # fmt: on
 
