@@ -21,7 +21,8 @@ Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
 class Desk:
     """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline.
 
-    `stopping`: nothing more is admitted; `over`: nothing is sent any more, since the grace has ended. `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good.
+    `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good. `stopping`: nothing more is admitted;
+    `over`: the grace has ended, so nothing is sent any more.
     """
 
     def __init__(

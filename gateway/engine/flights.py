@@ -46,8 +46,8 @@ class Landed:
 class Flight:
     """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
 
-    `ends_at_boot`: the attempt's deadline on the clock that never jumps. `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
-    recorded yet.
+    `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
+    recorded yet. `ends_at_boot`: the attempt's deadline on the clock that never jumps.
     """
 
     record: CallRecord
