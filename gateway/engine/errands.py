@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from gateway.core.assess import review
@@ -47,25 +47,28 @@ class Errands(Flights):
 
     # ---- a dead owner's calls -------------------------------------------------------------------------------------------
 
-    async def recover(self, record: CallRecord) -> None:
-        """Settle what a dead owner left: rerun under the same key, or in doubt, by effect."""
+    async def recover(self, stream: str, records: Sequence[CallRecord]) -> None:
+        """Settle what dead owners left of one tree: rerun under the same key, or in doubt, by effect."""
+        found = await asyncio.gather(*map(self._recovery, records))
+        commands = [command for command, _ in found]
+        _, committed = await self.decide([stream], lambda states, now: settle.recover(states, stream, commands, now))
+        for record, (command, arguments) in zip(records, found, strict=True):
+            after: CallRecord = committed.states[stream].calls[record.id]
+            ours = (after.state, after.attempt, after.owner) == ("admitted", record.attempt + 1, self.owner)
+            if ours and record.id not in self.flights and isinstance(command, settle.AgainCommand) and arguments is not None:
+                self.launch(after, command.rule, arguments).stands = settle.given_up(record)
+
+    async def _recovery(self, record: CallRecord) -> tuple[settle.AgainCommand | settle.SettleCommand, dict[str, Json] | None]:
+        """What is to be decided about one call, and what would be dispatched."""
+        if record.owner == self.owner:  # no flight came of it: whoever wanted it was gone before it could be sent
+            nothing = Outcome("cancelled", "call.cancelled", "It was never sent.", not_applied=True)
+            return settle.SettleCommand(record.id, record.attempt, self.owner, nothing, None), None
         rule = await self._rule(record)
         arguments = await self._arguments(record) if record.effect is not Effect.NON_IDEMPOTENT else {}
         if rule is None or arguments is None:
             probe = rule.probe if rule is not None else None
-            command = settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None, probe)
-            await self._done(record, lambda states, now: settle.settle(states, command, now))
-            return
-        again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
-        after = await self._done(record, lambda states, now: settle.recover(states, again, now))
-        if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:
-            self.launch(after, rule, arguments).stands = settle.given_up(record)
-
-    async def never_sent(self, record: CallRecord) -> None:
-        """Settle an intent of this very process that no flight came of: whoever wanted it was gone before it could be sent."""
-        nothing = Outcome("cancelled", "call.cancelled", "It was never sent.", not_applied=True)
-        command = settle.SettleCommand(record.id, record.attempt, self.owner, nothing, None)
-        await self._done(record, lambda states, now: settle.settle(states, command, now))
+            return settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None, probe), None
+        return settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None), arguments
 
     async def _done(self, record: CallRecord, step: Decide[str]) -> CallRecord:
         """The record after a step about it."""

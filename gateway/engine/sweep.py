@@ -37,7 +37,7 @@ class Engine(Doubts):
     async def start(self) -> None:
         """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
         if self.ledger.alone:
-            await self._recover()
+            await _each(await self.ledger.in_flight(), self._recover_all)
         self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
 
     def admit_no_more(self) -> None:
@@ -64,14 +64,11 @@ class Engine(Doubts):
     def _at_work(self) -> list[asyncio.Task[Any]]:
         return [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)
 
-    async def _recover(self) -> None:
-        """Every intent without an outcome of another owner is a dead process's: the ledger's lock says that there is no other."""
-        await _each(await self.ledger.in_flight(), self._recover_all)
-
     async def _recover_all(self, stream: str) -> None:
+        """Every intent without an outcome of another owner is a dead process's: the ledger's lock says that there is no other."""
         tree = await self.ledger.state(stream)
-        left = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state == "admitted"]
-        await _each((record for record in left if record.owner != self.owner), self.recover)
+        live = [tree.calls[call] for run in tree.runs.values() for call, state in run.live.items() if state == "admitted"]
+        await self.recover(stream, [record for record in live if record.owner != self.owner])
 
     async def _sweep_for_ever(self) -> None:
         while True:
@@ -89,7 +86,7 @@ class Engine(Doubts):
         now = self.clock.now_ms()
         streams, calls = await self.ledger.due(now), await self.ledger.due_calls(now)
         await _each(streams, self._time_alone)
-        await _each(calls, self._look_after)
+        await _each(_by_tree(calls), self._look_after)
         self._erase_if_due(now)
         return len(streams) + len(calls)
 
@@ -106,20 +103,31 @@ class Engine(Doubts):
     async def _time_alone(self, stream: str) -> None:
         await self.decide([stream], lambda states, now: runs.sweep(states, stream, now))
 
-    async def _look_after(self, call: str) -> None:
-        """A call whose lease has ended, that should have been executed by now, or that is to be probed."""
-        tree = await self.ledger.state(stream_of(call))
-        record: CallRecord = tree.calls[call]
-        due_at = tree.call_due_at(record)
-        if due_at is None or due_at > self.clock.now_ms():
-            return
-        match record.state:
-            case "admitted" if call not in self.flights:  # else it is ours, and its outcome is being offered to the ledger
-                await (self.never_sent(record) if record.owner == self.owner else self.recover(record))
-            case "ready":
-                await self.run_ready(record)
-            case "in_doubt":
-                self.start_probe(record)
+    async def _look_after(self, due: tuple[str, list[str]]) -> None:
+        """Calls of one tree whose lease has ended, that should have been executed by now, or that are to be probed."""
+        stream, calls = due
+        tree, now = await self.ledger.state(stream), self.clock.now_ms()
+        left: list[CallRecord] = []
+        for record in (tree.calls[call] for call in calls):
+            due_at = tree.call_due_at(record)
+            if due_at is None or due_at > now:
+                continue
+            match record.state:
+                case "admitted" if record.id not in self.flights:  # else it is ours, and its outcome is being offered to the ledger
+                    left.append(record)
+                case "ready":
+                    await self.run_ready(record)
+                case "in_doubt":
+                    self.start_probe(record)
+        if left:
+            await self.recover(stream, left)
+
+
+def _by_tree(calls: Iterable[str]) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for call in calls:
+        found.setdefault(stream_of(call), []).append(call)
+    return list(found.items())
 
 
 async def _each(things: Iterable[T], act: Callable[[T], Awaitable[None]]) -> None:

@@ -289,8 +289,12 @@ class World:
         record, fault = self.record(call), None if dead else outcome
         result = sealed(fault.result) if fault is not None and fault.result is not None else None
         command = settle.AgainCommand(record.id, attempt or record.attempt, self.policies.rule_for(record.tool), owner, 5_000, fault, result)
-        step = settle.recover if dead else settle.again
-        return self.record(self.decided(lambda states: step(states, command, self.now), stream_of(record.id)))
+        stream = stream_of(record.id)
+        if dead:
+            self.decided(lambda states: settle.recover(states, stream, [command], self.now), stream)
+        else:
+            self.decided(lambda states: settle.again(states, command, self.now), stream)
+        return self.record(record)
 
     def execute(self, call: Any, digest: str = "d") -> CallRecord:
         record = self.record(call)

@@ -83,7 +83,7 @@ async def test_a_call_of_a_turn_cancelled_before_the_crash_is_not_dispatched_aga
 async def test_what_is_cancelled_between_its_launch_and_its_first_step_is_not_dispatched(tmp_path: Path, tool: str, state: str) -> None:
     run, intent = await left_running(tmp_path, tool)
     async with stage(tmp_path, start=False) as desk:
-        await desk.engine.recover(await desk.record(intent.call))
+        await desk.engine.recover(run, [await desk.record(intent.call)])
         desk.engine.cancel_flights({run})
         assert ((await desk.settled(intent.call)).state, desk.tools.sent) == (state, [])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gateway.core import events as e
@@ -29,10 +29,14 @@ class SettleCommand:
 def settle(states: Mapping[str, State], command: SettleCommand, now: int) -> tuple[Draft, str]:
     """Record the outcome, unless the call has one, is in doubt by now, or another attempt took over. The call's id: its record tells."""
     draft = Draft(states, stream_of(command.call), now)
+    _settle(draft, command)
+    return draft, command.call
+
+
+def _settle(draft: Draft, command: SettleCommand) -> None:
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
         record_outcome(draft, record, command.outcome, command.result, command.owner, command.probe)
-    return draft, record.id
 
 
 def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str, probe: Probe | None) -> None:
@@ -65,15 +69,19 @@ class AgainCommand:
 def again(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, str]:
     """Admit the next attempt if run, deadline, budget and the upstream's memory of the key allow; else the last fault stands."""
     draft = Draft(states, stream_of(command.call), now)
+    _again(draft, command)
+    return draft, command.call
+
+
+def _again(draft: Draft, command: AgainCommand) -> None:
     record = draft.tree.calls[command.call]
     if record.state != "admitted" or record.attempt != command.attempt:
-        return draft, record.id
-    forgotten = key_forgotten(record, command.rule, now)
-    if not forgotten and may_start(draft, record, command.rule, one_more(command.rule), known=_PASSED):
+        return
+    may = not key_forgotten(record, command.rule, draft.now) and may_start(draft, record, command.rule, one_more(command.rule), known=_PASSED)
+    if may:
         admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
         record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner, command.rule.probe)
-    return draft, record.id
 
 
 _PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
@@ -101,11 +109,18 @@ def in_doubt(message: str) -> Outcome:
     return Outcome("in_doubt", "call.in_doubt", message)
 
 
-def recover(states: Mapping[str, State], command: AgainCommand, now: int) -> tuple[Draft, str]:
-    """Settle what a dead owner left, by effect: reads and idempotent writes are tried again, the others are in doubt."""
-    draft = Draft(states, stream_of(command.call), now)
-    record = draft.tree.calls[command.call]
-    if record.state == "admitted" and record.attempt == command.attempt and record.effect is Effect.NON_IDEMPOTENT:
-        record_outcome(draft, record, given_up(record), None, command.owner, command.rule.probe)
-        return draft, record.id
-    return again(states, command, now)
+def recover(
+    states: Mapping[str, State], stream: str, commands: Iterable[AgainCommand | SettleCommand], now: int
+) -> tuple[Draft, None]:
+    """Settle what a dead owner left in one tree, by effect: reads and idempotent writes are tried again, the others are in doubt."""
+    draft = Draft(states, stream, now)
+    for command in commands:
+        record = draft.tree.calls[command.call]
+        if isinstance(command, SettleCommand):
+            _settle(draft, command)
+        elif record.effect is Effect.NON_IDEMPOTENT:
+            lost = SettleCommand(record.id, command.attempt, record.owner, given_up(record), None, command.rule.probe)
+            _settle(draft, lost)
+        else:
+            _again(draft, command)
+    return draft, None
