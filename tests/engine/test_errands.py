@@ -58,6 +58,21 @@ async def test_what_a_dead_process_left_is_dispatched_again_by_another_once_its_
     assert (after.state, after.attempt, after.owner, sent.key) == ("succeeded", 2, other.engine.owner, intent.key)
 
 
+async def test_a_call_that_has_moved_on_since_it_was_listed_as_due_is_left_to_its_owner(desk: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, hang, caller = await on_the_wire(desk, WRITE)
+    [intent] = await intents(desk, run)
+
+    async def listed(now: int, limit: int = 0) -> list[str]:
+        return [intent.call]
+
+    async with desk.beside() as other:
+        monkeypatch.setattr(desk.ledger, "due_calls", listed)
+        await other.engine.sweep()
+        hang.let.set()
+        assert isinstance(await soon(caller), Completed)
+        assert (other.tools.sent, [one.attempt for one in await intents(desk, run)]) == ([], [1])
+
+
 async def test_a_payment_that_a_dead_process_left_is_put_in_doubt_and_not_sent(desk: Stage) -> None:
     run, _, caller = await on_the_wire(desk, ACT)
     async with desk.beside() as other:

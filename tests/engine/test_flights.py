@@ -221,6 +221,19 @@ async def test_a_dispatch_that_broke_in_a_way_nobody_foresaw_is_in_doubt(desk: S
     assert isinstance(await desk.call(run, ACT), Doubt)
 
 
+async def test_a_dispatch_whose_task_somebody_cancelled_is_in_doubt(desk: Stage) -> None:
+    run = await desk.open()
+    hang = desk.tools.hang(ACT)
+    waiting = desk.calling(run, ACT)
+    await soon(hang.reached.wait())
+    [flight] = desk.engine.flights.values()
+    assert flight.task is not None
+    flight.task.cancel()
+    await asyncio.wait({waiting})
+    await desk.engine.sweep()
+    assert (await desk.record(flight.record.id)).state == "in_doubt"
+
+
 async def test_nothing_is_dispatched_when_the_intent_can_not_be_recorded(desk: Stage) -> None:
     run = await desk.open()
     desk.ledger.down = True

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.events import CallAdmitted
 from gateway.core.model import Completed, Doubt, Failed, Refused, Reply
 from gateway.ledger.verify import verify
-from gateway.ports import LedgerFault, RequestFault
+from gateway.ports import LedgerFault, RequestFault, UpstreamFault
 from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, MIA, POLICY, READ, WRITE, Stage, erase, ok, soon, stage
 
 pytestmark = pytest.mark.anyio
@@ -190,6 +190,17 @@ async def test_what_does_not_finish_is_cancelled_and_recorded(tmp_path: Path, to
         reply = await soon(caller)
         assert isinstance(reply, kind)
         assert (await desk.record(reply.call)).state == state
+
+
+async def test_a_stop_waits_for_no_further_try(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        run = await desk.open()
+        desk.tools.plan(READ, UpstreamFault("timeout", "late"))
+        caller = desk.calling(run, READ)
+        await desk.clock.asleep(200)
+        await stopped(desk, 60_000)
+        assert isinstance(await soon(caller), Failed)
+        assert len(desk.tools.sent) == 1
 
 
 async def test_what_an_approval_set_off_while_stopping_is_recorded_too(tmp_path: Path) -> None:
