@@ -8,8 +8,8 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -23,11 +23,11 @@ from gateway.doors.auth import Authenticator, OwnHostOnly
 from gateway.doors.mcp import McpDoor
 from gateway.doors.names import Names
 from gateway.doors.rest import RestDoor
-from gateway.engine import Engine
+from gateway.engine import Engine, fault, stopping
 from gateway.engine.sweep import RECORDING_S
 from gateway.policy.lint import Deployment, lint
 from gateway.policy.store import LoadedPolicies, load_policies
-from gateway.ports import Decision, GatewayFault, Ledger, PolicyError, RequestFault
+from gateway.ports import Decision, GatewayFault, Ledger, PolicyError
 from gateway.settings import Settings
 from gateway.settings_document import is_loopback
 from gateway.system import SystemClock, SystemIds
@@ -59,14 +59,14 @@ class App:
         self._grace_ms = settings.stop_grace_ms
         self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
-        self.catalog = catalog(settings)
-        retain_ms = settings.retain_payloads_ms
+        self.catalog = catalog(settings, self._ledger)
         self.engine = Engine(
-            self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings), retain_payloads_ms=retain_ms
+            self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]),
+            caps=caps(settings), retain_payloads_ms=settings.retain_payloads_ms,
         )  # fmt: skip
         authenticate, names = Authenticator(principals(settings), keys, clock), Names(self.catalog)
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())
-        self._mcp = McpDoor(self.engine, authenticate, names, server_info={"name": "tool-call-gateway", "version": own_version()})
+        self._mcp = McpDoor(self.engine, authenticate, names, keys, clock, server_info={"name": "tool-call-gateway", "version": own_version()})
         known = is_loopback(settings.listen.host) and not settings.behind_proxy
         self._doors = OwnHostOnly(self._route, frozenset({settings.listen.host}) if known else None)
 
@@ -82,15 +82,16 @@ class App:
         await (self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send))
 
     async def _ready(self) -> None:
-        """Raises until calls can be taken, and once they can't any more."""
+        """Raises until calls can be taken, and while they can't: the gateway stops, or its ledger can't be written."""
         if self.engine.stopping:
-            raise RequestFault("gateway.stopping", "The gateway is stopping.")
-        await self._ledger.state(deployment.STREAM)
+            raise fault(stopping())
+        await self._ledger.transact([deployment.STREAM], lambda states, now: Decision((), None))
 
     # ---- life -----------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Admit nothing more and answer who waits; what is on the wire has its grace, the rest is recorded. May be called again."""
+        self._mcp.stop()  # streams that would go on for ever
         await self.engine.stop(self._grace_ms)
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -155,13 +156,19 @@ def own_version() -> str:
 
 
 class Server(uvicorn.Server):
-    """`listening` is told the port once the gateway can be reached on it."""
+    """`listening` is told the port once the gateway can be reached on it. `guest`: signals are somebody else's to take."""
 
     listening: Callable[[int], None] | None = None
+    guest = False
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)
         self._app = app
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with nullcontext() if self.guest else super().capture_signals():
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -170,9 +177,9 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """The gateway stops first, so that whoever waits is answered before connections are closed."""
-        stopping = asyncio.ensure_future(self._app.stop())
+        ending = asyncio.ensure_future(self._app.stop())
         await super().shutdown(sockets)
-        await stopping
+        await ending
 
 
 def server(app: App, settings: Settings) -> Server:
@@ -201,8 +208,8 @@ def server(app: App, settings: Settings) -> Server:
     )
 
 
-def serve(settings: Settings, listening: Callable[[App, int], None] | None = None) -> None:
-    """Run until SIGINT or SIGTERM. `listening` is told the port once there is one that answers.
+def serve(settings: Settings, listening: Callable[[App, int], None] | None = None, listen: socket.socket | None = None) -> None:
+    """Run until SIGINT or SIGTERM. `listening` is told the port once there is one that answers; `listen` is a socket that is open already.
 
     Raises PolicyError before anything is opened, the app's GatewayFault when that couldn't start, SystemExit(1) when the server couldn't,
     which is then logged."""
@@ -211,11 +218,19 @@ def serve(settings: Settings, listening: Callable[[App, int], None] | None = Non
     running = server(app, settings)
     if listening is not None:
         running.listening = lambda port: listening(app, port)
+    with said_once(app):
+        try:
+            running.run([listen] if listen else None)
+        except SystemExit:  # the server's own statuses mean nothing to whoever started us
+            raise (app.fault or SystemExit(1)) from None
+
+
+@contextmanager
+def said_once(app: App) -> Iterator[None]:
+    """The app's fault is raised, so the server needn't log it too."""
     log_of_server = logging.getLogger("uvicorn.error")
-    log_of_server.addFilter(said_once := lambda _: app.fault is None)  # a fault is raised, so the server needn't log it too
+    log_of_server.addFilter(quiet := lambda _: app.fault is None)
     try:
-        running.run()
-    except SystemExit:  # the server's own statuses mean nothing to whoever started us
-        raise (app.fault or SystemExit(1)) from None
+        yield
     finally:
-        log_of_server.removeFilter(said_once)
+        log_of_server.removeFilter(quiet)

@@ -1,13 +1,13 @@
 """What the client asks and makes of the answers, apart from sending: values, errors, and flows that yield what to send.
 
-A flow yields a request (it gets the response, or the httpx.TransportError is thrown in) or seconds to wait, and returns its result: no flow
-knows whether its driver is sync or async.
+A flow yields a request, and is sent the response or the httpx.TransportError that came instead, or yields seconds to wait; it returns its
+result. No flow knows whether its driver is sync or async.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ PATIENCE_S = 300.0
 _WAIT_S = 20.0
 """The longest the gateway is asked to hold one request open for people."""
 _RECONNECT_S = 1.0
-_WAITABLE = frozenset({"call.in_flight", "budget.in_flight", "ledger.unavailable", "gateway.stopping"})
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class StillHeld(GatewayError):
     """Patience ended before people decided. Nothing was executed; the same call later goes on from there."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        super().__init__(202, {"reason": "approval.required", "detail": body["message"], "retryable": True, **body})
+        super().__init__(202, {"detail": body["message"], "retryable": True, **body})
         self.hold: str = body["hold"]["hold"]
         self.url: str = body["hold"]["url"]
         self.expires_at: str = body["hold"]["expires_at"]
@@ -115,9 +114,17 @@ Flow = Generator[Ask | float, Any, T]
 # ---- flows --------------------------------------------------------------------------------------------------------------
 
 
+def sent(ask: Ask) -> Flow[httpx.Response]:
+    """The answer, whatever it says. Raises httpx.TransportError where none came."""
+    answer: httpx.Response | httpx.TransportError = yield ask
+    if isinstance(answer, httpx.TransportError):
+        raise answer
+    return answer
+
+
 def asking(ask: Ask) -> Flow[dict[str, Any]]:
     """The body of a good answer. Raises GatewayError."""
-    response: httpx.Response = yield ask
+    response = yield from sent(ask)
     if response.status_code >= 400:
         raise GatewayError(response.status_code, _json(response))
     return _json(response)
@@ -130,7 +137,7 @@ def calling(ask: Ask, patience_s: float) -> Flow[CallResult]:
         wait = round(max(0.0, min(_WAIT_S, end - time.monotonic())), 3)
         pause = _RECONNECT_S
         try:
-            response: httpx.Response = yield replace(ask, query={"wait": wait}, extra_s=wait)
+            response = yield from sent(replace(ask, query={"wait": wait}, extra_s=wait))
         except httpx.TransportError as lost:
             fault: Exception = lost
         else:
@@ -148,7 +155,9 @@ def _refusal(response: httpx.Response) -> GatewayError:
 
 
 def _passes(fault: Exception) -> bool:
-    return not isinstance(fault, GatewayError) or isinstance(fault, StillHeld) or fault.reason in _WAITABLE
+    return not isinstance(fault, GatewayError) or isinstance(fault, StillHeld) or fault.reason in (
+        "call.in_flight", "budget.in_flight", "ledger.unavailable", "gateway.stopping",
+    )  # fmt: skip
 
 
 def _seconds(response: httpx.Response) -> float:
@@ -160,6 +169,33 @@ def _seconds(response: httpx.Response) -> float:
 def turning(ask: Ask) -> Flow[Turn]:
     body = yield from asking(ask)
     return Turn(body["turn"], body["status"], body["calls"], _budget(body["budget"]) or Budget())
+
+
+def ending(run: str, token: str, handoff: Mapping[str, Any] | None) -> Flow[dict[str, Any]]:
+    """Finish; a run that a budget or a loop has closed meanwhile is over as well."""
+    path = f"/v1/runs/{run}"
+    try:
+        return (yield from asking(Ask("POST", f"{path}/finish", {"handoff": handoff}, token)))
+    except GatewayError as error:
+        if error.reason != "run.not_open":
+            raise
+        return (yield from asking(Ask("GET", path, bearer=token)))
+
+
+def listing(state: str) -> Flow[list[dict[str, Any]]]:
+    holds: list[dict[str, Any]] = (yield from asking(Ask("GET", "/v1/holds", query={"state": state})))["holds"]
+    return holds
+
+
+def voting(hold: str, vote: str, digest: str, word: str, text: str) -> Flow[dict[str, Any]]:
+    return asking(Ask("POST", f"/v1/holds/{hold}/{vote}", {"digest": digest, word: text}))
+
+
+def opening(asked: Mapping[str, Any], run: Callable[[Mapping[str, Any]], T]) -> Flow[T]:
+    return run((yield from asking(Ask("POST", "/v1/runs", asked))))
+
+
+# ---- reading answers ----------------------------------------------------------------------------------------------------
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:
@@ -179,38 +215,6 @@ def _result(body: Mapping[str, Any]) -> CallResult:
     return CallResult(**{one.name: body[one.name] for one in fields(CallResult) if one.name != "budget"}, budget=_budget(body["budget"]) or Budget())
 
 
-class RunFlows:
-    """A run that was opened, and what can be asked about it. Acts with the run's own token, which can do nothing else."""
-
-    def __init__(self, opened: Mapping[str, Any]) -> None:
-        self.opened = opened
-        self.id: str = opened["run"]
-        self.token: str = opened["token"]
-        self.tools: Sequence[str] = opened["tools"]
-
-    def ask(self, method: str, path: str = "", body: Mapping[str, Any] | None = None, **more: Any) -> Ask:
-        return Ask(method, f"/v1/runs/{self.id}{path}", body, self.token, **more)
-
-    def call_ask(self, tool: str, arguments: Mapping[str, Any] | None, call_id: str | None, operation_id: str | None, turn: int | None) -> Ask:
-        given = {"tool": tool, "arguments": arguments or {}, "call_id": call_id, "operation_id": operation_id, "turn": turn}
-        return self.ask("POST", "/calls", {name: value for name, value in given.items() if value is not None})
-
-    def model_call_ask(self, call: Mapping[str, Any], turn: int | None) -> Ask:
-        return self.ask("POST", "/calls", call, headers={} if turn is None else {"gateway-turn": str(turn)})
-
-    def turn_ask(self, number: int, what: str, body: Mapping[str, Any]) -> Ask:
-        return self.ask("POST", f"/turns/{number}/{what}", body)
-
-    def ending(self, handoff: Mapping[str, Any] | None) -> Flow[dict[str, Any]]:
-        """Finish; a run that a budget or a loop has closed meanwhile is over as well."""
-        try:
-            return (yield from asking(self.ask("POST", "/finish", {"handoff": handoff})))
-        except GatewayError as error:
-            if error.reason != "run.not_open":
-                raise
-            return (yield from asking(self.ask("GET")))
-
-
 class Connection:
     """How requests look on the wire, whichever client sends them. `key` may be a run token."""
 
@@ -228,7 +232,3 @@ class Connection:
             "headers": {"authorization": f"Bearer {ask.bearer or self._key}", **ask.headers},
             "timeout": httpx.Timeout(self._timeout_s + ask.extra_s, connect=min(10.0, self._timeout_s)),
         }
-
-
-def voting(hold: str, vote: str, digest: str, word: str, text: str) -> Flow[dict[str, Any]]:
-    return asking(Ask("POST", f"/v1/holds/{hold}/{vote}", {"digest": digest, word: text}))

@@ -4,6 +4,8 @@
     ├── RequestFault    the agent's or the caller's: carries a reason code
     ├── PolicyError     the platform team's: policies or settings that can't be used
     ├── UpstreamFault   the tool's: no answer, with what may have happened
+    ├── UpstreamRefusal the tool's: a JSON-RPC error to a request beside calls
+    ├── Unanswered      the client's: it doesn't answer what a tool asks
     └── LedgerFault     ours: not durable, so not done
 
 Adapters implement these; the engine and the doors know nothing else of them.
@@ -11,10 +13,11 @@ Adapters implement these; the engine and the doors know nothing else of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from gateway.core.deployment import Pin
 from gateway.core.events import Event
 from gateway.core.model import Finding, Json, Payload, Principal, Tool
 from gateway.core.policy import PolicySet
@@ -35,6 +38,11 @@ class RequestFault(GatewayFault):
         self.data = dict(data or {})
 
 
+def malformed(detail: str) -> RequestFault:
+    """A request that can't be read, or asks for what can't be; nothing was done."""
+    return RequestFault("request.malformed", detail)
+
+
 class PolicyError(GatewayFault):
     """Policies or settings can't be used; the text is one `file:line:column: message` a line."""
 
@@ -48,6 +56,25 @@ class UpstreamFault(GatewayFault):
         self.message = message
         self.status = status
         self.retry_after_ms = retry_after_ms
+
+
+class UpstreamRefusal(GatewayFault):
+    """An MCP server's JSON-RPC error to a request beside calls, untouched."""
+
+    def __init__(self, code: int, message: str, data: Json = None):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Unanswered(GatewayFault):
+    """Nobody answers what a tool asks: the client can't, has left, took too long, or refused. `code` is JSON-RPC's."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 class LedgerFault(GatewayFault):
@@ -110,6 +137,10 @@ class Ledger(Protocol):
     async def state(self, stream: str) -> Any:
         """The current folded state (`core.run.Tree`, `core.principal.PrincipalState` or `core.gateway.GatewayState`)."""
 
+    def at_hand(self, stream: str) -> Any | None:
+        """The state as this process saw it last, None if it isn't in memory: behind, maybe, by what other processes did. For facts that never
+        change, and where a step decides anew anyway."""
+
     async def watch(self, stream: str, after: int) -> None:
         """Return as soon as the stream's `state.seq` is above `after`. The only way to learn of another's event; callers bound it."""
 
@@ -139,6 +170,26 @@ class Ledger(Protocol):
 # ---- upstreams ----------------------------------------------------------------------------------------------------------
 
 
+Ask = Callable[[Mapping[str, Json]], Awaitable[Mapping[str, Json]]]
+"""What an upstream wants to know in the midst of a call: id -> {method, params}, 2026-07-28's `inputRequests`; gives id -> result, its
+`inputResponses`, untouched and perhaps not complete. Raises Unanswered, in time for the upstream to end the call by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who made a call, while it runs. `capabilities`: what it can be asked (`elicitation`, `sampling`, `roots`), as the protocol writes it;
+    `ask` raises Unanswered for the rest. `log` gets the params of each `notifications/message` of `log_level` or above."""
+
+    progress: Callable[[Mapping[str, Json]], None] | None = None
+    log: Callable[[Mapping[str, Json]], None] | None = None
+    log_level: str | None = None
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    ask: Ask | None = None
+
+
+NOBODY = Client()
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """One attempt for an upstream. `remaining_ms` is the time left from now; `deadline_at` is the same, absolute."""
@@ -156,13 +207,14 @@ class Dispatch:
     attempt: int = 1
     trace: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Json] = field(default_factory=dict)
-    progress: Callable[[Mapping[str, Json]], None] | None = None
-    """Called with the params of each progress notification, if somebody listens."""
+    client: Client = NOBODY
+    """Who listens, and can be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one."""
+    """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one. A JSON-RPC error is an
+    `isError` result that carries it under `_meta[wire.mcp.META_ERROR]`."""
 
     result: Mapping[str, Json]
     status: int | None = None
@@ -183,7 +235,44 @@ class Upstream(Protocol):
         """The definitions as the upstream gives them (MCP tool shape). Raises UpstreamFault."""
 
     async def send(self, dispatch: Dispatch) -> Answer:
-        """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`."""
+        """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`.
+
+        A server that asks the client something meanwhile (`dispatch.client.ask`) is answered inside this one attempt: by the response to its
+        request, or by the same request once more where it had answered `input_required`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notification of a server that belongs to no request of ours: `notifications/{tools,prompts,resources}/list_changed`,
+    `notifications/resources/updated`, `notifications/message`."""
+
+    upstream: str
+    method: str
+    params: Mapping[str, Json]
+
+
+Hear = Callable[[Notice], None]
+
+
+@runtime_checkable
+class Server(Upstream, Protocol):
+    """An upstream that is an MCP server, and so may offer more than tools."""
+
+    @property
+    def offers(self) -> Mapping[str, Json]:
+        """Its capabilities (`prompts`, `resources`, `completions`, `logging`) as it declared them; empty while it is away."""
+
+    async def request(
+        self, method: str, params: Mapping[str, Json], *, remaining_ms: int, capabilities: Mapping[str, Json] | None = None
+    ) -> Mapping[str, Json]:
+        """One request about resources, prompts or completion; the result untouched, a 2026 server's `input_required` too: its answers come
+        as `inputResponses` and `requestState` in the params of the next. Raises UpstreamRefusal, UpstreamFault."""
+
+    async def watch(self, uris: Collection[str]) -> None:
+        """The resources whose updates are wanted, all of them, kept over reconnects; an earlier collection is replaced. Raises as `request`."""
+
+    def listen(self, hear: Hear) -> None:
+        """Tell `hear` each notice from now on; at most one listener (the catalog)."""
 
 
 class Catalog(Protocol):
@@ -196,7 +285,19 @@ class Catalog(Protocol):
     def away(self, name: str) -> str | None:
         """Why the upstream of this tool doesn't answer now; None if it does, or if there is no such upstream."""
 
+    def pins(self) -> Mapping[str, Pin]:
+        """Full name -> the accepted definition's digest, of the upstreams that there are."""
+
+    async def accept(self, tools: Sequence[Tool], by: str) -> None:
+        """Accept these tools' definitions as they are here; durable, and in effect when it returns. Raises LedgerFault."""
+
     async def send(self, dispatch: Dispatch) -> Answer: ...
+
+    def server(self, upstream: str) -> Server | None:
+        """The MCP server of this name; None if the upstream is something else."""
+
+    def listen(self, hear: Hear) -> Callable[[], None]:
+        """Tell `hear` each notice of each server, and once the tools here have changed; call what is returned to end that."""
 
 
 # ---- policies, clock, ids -----------------------------------------------------------------------------------------------

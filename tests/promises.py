@@ -21,6 +21,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "test_app.py::test_a_write_carries_its_key_and_its_repeat_sends_nothing",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
         "e2e/test_identical_calls.py::test_of_a_hundred_identical_writes_one_is_dispatched_and_the_others_are_marked",
+        "engine/test_inquiry.py::test_a_call_that_asks_twice_is_one_call_one_dispatch_and_one_outcome",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -30,7 +31,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_identical_calls.py::test_setting_a_b_a_writes_three_times_under_three_keys_and_each_repeat_keeps_its_key",
     ),
     "P4": (
-        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",
+        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
         "core/decide/test_settle.py::test_a_call_gets_one_outcome",
         "core/test_repeats.py::test_a_definite_answer_to_a_write_is_replayed",
@@ -72,6 +73,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
     ),
     "P8": (
+        "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
         "core/decide/test_ready.py::test_an_approved_call_is_admitted_exactly_as_it_was_approved",
         "core/decide/test_ready.py::test_it_is_executed_once",
@@ -116,6 +118,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_reaching_in_flight.py::test_a_stdio_server_is_told_of_exactly_the_cancelled_requests",
         "e2e/test_reaching_in_flight.py::test_the_deadline_of_the_run_reaches_http_and_stdio_calls",
         "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
+        "e2e/test_sessions.py::test_a_cancel_reaches_the_read_in_flight_at_its_server",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",
@@ -125,7 +128,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
     ),
     "P14": (
-        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_both_doors",
+        "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
+        "engine/test_tools.py::test_a_changed_tool_is_neither_listed_nor_called_until_it_is_accepted",
+        "engine/test_tools.py::test_a_definition_that_changes_between_intent_and_dispatch_sends_nothing",
+        "e2e/test_reasons_reachable.py::test_a_tool_that_its_upstream_has_changed_is_held_back_at_every_door_until_it_is_accepted",
         "core/guards/test_allow.py::test_a_tool_without_a_rule_is_denied_at_the_place_where_rules_stand",
         "test_app.py::test_a_refused_call_sends_no_byte",
         "e2e/test_mcp_clients.py::test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rule_allows",

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+AROUND = {"turn": 0, "call_id": "", "operation": "", "hurried": False}
+"""What stands around a call's arguments, and what it is if nobody says. `hurried`: the caller soon gives up waiting for others."""
 Play = Callable[[Any], Awaitable[None]]
 
 
@@ -59,6 +61,15 @@ async def what_is_not_listed_is_refused_without_a_byte(agent: Any) -> None:
     await same(agent, "refused:tool.unknown", "absent", id="g")
     await same(agent, "refused:tool.schema_unsupported", "desk.odd", id="g")
     assert agent.took("g") == []
+
+
+@scenario(on=BOTH)
+async def a_short_name_means_its_tool_and_the_record_has_the_full_name(agent: Any) -> None:
+    agent.answers.append(await agent.asked(f"{agent.on}-brief", {"id": "s"}, **AROUND))
+    await same(agent, "replayed", "brief", id="s")
+    assert (agent.answers[0].says, len(agent.took("s"))) == ("done", 1)
+    admitted = next(one["event"] for one in await agent.events() if one["kind"] == "CallAdmitted")
+    assert admitted["tool"] == f"{agent.on}.brief"
 
 
 @scenario("arguments.malformed", "arguments.invalid", on=BOTH)
@@ -256,6 +267,14 @@ async def a_purse_that_pays_for_two_turns_pays_for_two(agent: Any) -> None:
     await same(agent, "refused:turn.final", "read", id="p2", turn=2)
     assert agent.last.left["tokens_left"] == 200
     await same(agent, "refused:budget.tokens", "read", id="p3", turn=3)
+    await agent.until_run(status="blocked", reason="token_budget")
+
+
+@scenario("budget.input_tokens", by="history")
+async def a_history_that_grew_too_long_opens_no_further_turn(agent: Any) -> None:
+    await same(agent, "done", "read", id="h1", turn=1)
+    await agent.post("/turns/1/usage", {"input": 101, "output": 5})
+    await same(agent, "refused:budget.input_tokens", "read", id="h2", turn=2)
     await agent.until_run(status="blocked", reason="token_budget")
 
 

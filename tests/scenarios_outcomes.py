@@ -109,6 +109,19 @@ async def results_are_capped_checked_and_redacted_before_they_are_recorded(agent
     assert "4111" not in str(agent.last.body)
 
 
+@scenario("arguments.unsendable")
+async def arguments_that_no_request_can_carry_are_refused_unsent_and_the_key_stays_free(agent: Any) -> None:
+    await same(agent, "refused:arguments.unsendable", "placed", 2, id="..")
+    await same(agent, "done", "placed", id="here")
+    assert len(agent.stage.web.took) == 1
+
+
+@scenario("result.unread")
+async def an_answer_beyond_what_is_read_fails_a_read_and_leaves_a_write_in_doubt(agent: Any) -> None:
+    await same(agent, "refused:result.unread", "read", id="l", do="flood")
+    await same(agent, "refused:call.in_doubt", "pay", id="l", do="flood")
+
+
 @scenario("call.in_doubt", on=("desk",))
 async def a_process_that_dies_leaves_a_write_in_doubt_and_comes_back(agent: Any) -> None:
     await same(agent, "refused:call.in_doubt", "pay", 2, id="d", do="die")

@@ -17,6 +17,7 @@ import uvicorn
 from gateway.app import App, create_app, server
 from gateway.settings import Settings, load_settings
 from tests.upstreams.origin import Connection, Origin, origin
+from tests.waiting import WAIT_S
 
 SECRET = "s" * 40
 KEYS = {"agent:bot": "bot-key", "user:mia": "mia-key"}
@@ -81,7 +82,7 @@ class Served:
 
     def client(self, id: str | None = "agent:bot", **more: Any) -> httpx.AsyncClient:
         headers = {} if id is None else {"authorization": f"Bearer {KEYS[id]}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=5, trust_env=False, **more)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=WAIT_S, trust_env=False, **more)
 
 
 async def echo(connection: Connection) -> None:
@@ -108,9 +109,9 @@ async def served(folder: Path, script: Any = echo, extra_policy: str = "", extra
         app = create_app(settings)
         running = server(app, settings)
         task = asyncio.ensure_future(running.serve())
-        port = await asyncio.wait_for(started(running, task), 5)
+        port = await asyncio.wait_for(started(running, task), WAIT_S)
         try:
             yield Served(f"http://127.0.0.1:{port}", app, it)
         finally:
             running.should_exit = True
-            await asyncio.wait_for(task, 15)
+            await asyncio.wait_for(task, WAIT_S)

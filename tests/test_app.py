@@ -23,6 +23,7 @@ from gateway.core.events import PoliciesLoaded
 from gateway.ports import PolicyError
 from tests.serving import KEYS, Served, served, settings_in
 from tests.upstreams.origin import Connection
+from tests.waiting import START_S, WAIT_S
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parent.parent
@@ -257,7 +258,7 @@ async def said(process: asyncio.subprocess.Process, word: bytes) -> bytes:
     assert process.stderr is not None
     log = b""
     while word not in log:
-        line = await asyncio.wait_for(process.stderr.readline(), 10)
+        line = await asyncio.wait_for(process.stderr.readline(), START_S)
         assert line, log.decode()
         log += line
     return log
@@ -271,14 +272,14 @@ async def test_a_served_gateway_stops_in_order_on_a_signal(tmp_path: Path, end: 
     async with httpx.AsyncClient(base_url=address, headers={"authorization": f"Bearer {KEYS['agent:bot']}"}, trust_env=False) as bot:
         assert (await bot.post("/v1/runs", json={})).status_code == 201
     process.send_signal(end)
-    await asyncio.wait_for(process.communicate(), 10)
+    await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode in (0, -end)
 
 
 async def test_a_gateway_that_cannot_start_ends_with_1_and_says_why(tmp_path: Path) -> None:
     async with served(tmp_path):
         process = await serving(tmp_path)
-        _, log = await asyncio.wait_for(process.communicate(), 10)
+        _, log = await asyncio.wait_for(process.communicate(), START_S)
         assert process.returncode == 1
         assert b"gateway.db" in log.splitlines()[-1]
         assert b"ERROR" not in log

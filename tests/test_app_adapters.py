@@ -26,6 +26,7 @@ from gateway.settings import (
     UpstreamSettings,
 )
 from gateway.upstreams.http import HttpUpstream
+from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.serving import settings_in
 
@@ -37,7 +38,6 @@ from tests.serving import settings_in
         ({"ledger": LedgerSettings(postgresql=Secret("postgresql://db/x"))}, "postgresql"),
         ({"limits": (LimitSettings(quotas=(QuotaSettings(60_000, tool_calls=5),)),)}, "quotas"),
         ({"notify": NotifySettings(apprise=(Secret("slack://s3cret"),))}, "notify"),
-        ({"upstreams": (UpstreamSettings("web", McpUrlSettings("http://x/mcp")),)}, "upstreams.web"),
         ({"upstreams": (UpstreamSettings("doc", OpenApiSettings(Path("x"), "http://x")),)}, "upstreams.doc"),
         ({"upstreams": (UpstreamSettings("cmd", CommandSettings((), Path("."))),)}, "upstreams.cmd"),
         ({"listen": ListenSettings("0.0.0.0")}, "listen"),
@@ -80,9 +80,10 @@ def test_caps_are_those_of_the_entry_that_names_the_principal(tmp_path: Path) ->
 
 def test_each_upstream_is_built_as_its_origin_says(tmp_path: Path) -> None:
     stdio = UpstreamSettings("files", McpCommandSettings(("true",), tmp_path, {"TOKEN": Secret("t")}))
+    web = UpstreamSettings("web", McpUrlSettings("http://127.0.0.1:9/mcp"), {"authorization": Secret("Bearer t")})
     settings = settings_in(tmp_path)
-    built = [app_adapters._upstream(one) for one in (*settings.upstreams, stdio)]
-    assert [(type(one), one.name) for one in built] == [(HttpUpstream, "shop"), (McpStdio, "files")]
+    built = [app_adapters._upstream(one) for one in (*settings.upstreams, stdio, web)]
+    assert [(type(one), one.name) for one in built] == [(HttpUpstream, "shop"), (McpStdio, "files"), (McpHttp, "web")]
 
 
 def test_a_schema_that_cannot_be_enforced_is_told_and_not_raised() -> None:

@@ -12,6 +12,7 @@ import uvicorn
 from gateway import app_protocol
 from gateway.app_protocol import MAX_HEAD, BoundedHttp
 from tests.serving import started
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -25,9 +26,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def port(anyio_backend: str) -> AsyncIterator[int]:
     running = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHttp, ws="none", lifespan="off", log_config=None, access_log=False))
     task = asyncio.ensure_future(running.serve())
-    yield await asyncio.wait_for(started(running, task), 5)
+    yield await asyncio.wait_for(started(running, task), WAIT_S)
     running.should_exit = True
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(task, WAIT_S)
 
 
 async def talk(port: int, *parts: bytes) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from gateway.client import AsyncGateway, Gateway, GatewayError, StillHeld
+from gateway.client import AsyncGateway, Gateway, GatewayError, Run, StillHeld
 from tests.serving import KEYS, Served, served
 
 pytestmark = pytest.mark.anyio
@@ -25,6 +25,14 @@ async def it(tmp_path: Path, anyio_backend: str) -> AsyncIterator[Served]:
 async def in_thread(act: Callable[[], Any]) -> Any:
     """Sync code beside the gateway, which runs on this loop."""
     return await to_thread.run_sync(act)
+
+
+def test_a_call_says_only_what_is_known_of_it() -> None:
+    run: Any = Run(next, {"run": "run_1", "token": "t", "tools": ["x.y"]})
+    assert run.call("x.y").body == {"tool": "x.y", "arguments": {}}
+    asked = run.call("x.y", {"a": 1}, call_id="c", operation_id="o", turn=2)
+    assert (asked.body, asked.bearer) == ({"tool": "x.y", "arguments": {"a": 1}, "call_id": "c", "operation_id": "o", "turn": 2}, "t")
+    assert run.model_call({"type": "tool_use"}, turn=2).headers == {"gateway-turn": "2"}
 
 
 async def test_an_async_loop_declares_turns_calls_and_finishes(it: Served) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
@@ -36,6 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gateway.policy.lint": {"gateway.core", "gateway.ports", "gateway.source", "gateway.policy", "gateway.settings"},
     "gateway.ledger": {"immutables", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
+    "gateway.ledger.postgres": {"asyncpg", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.ledger.sqlite": {"aiosqlite", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.upstreams": {"gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.upstreams.http": {"httptools", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
@@ -43,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors",
     },
     "gateway.client": {"httpx"},
+    "gateway.stdio": {"httpx", "gateway.wire", "gateway.upstreams.lines", "gateway.stdio"},
     "gateway.app": {"*"},
     "gateway.cli": {"*"},
     "gateway.demo": {"*"},
@@ -50,6 +55,26 @@ MAY_IMPORT: dict[str, set[str]] = {
 }  # fmt: skip
 PURE_PACKAGES = ("gateway.core", "gateway.wire")
 ONLY_FOR = {"gateway.app": ("gateway.cli", "gateway.demo", "gateway.app"), "gateway.cli": ("gateway.cli", "gateway.__main__")}
+
+
+WAITS = {"asyncio.timeout": 0, "asyncio.wait_for": -1, "until": -1, "eventually": -1}
+"""Calls that wait -> which of their arguments is the bound, where it isn't the keyword `timeout`."""
+
+
+def bounds_of(path: Path) -> Iterator[float]:
+    """How long a test waits, where a number says it."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+    for call in calls:
+        name = ast.unparse(call.func)
+        given = [word.value for word in call.keywords if word.arg == "timeout"]
+        given += [call.args[WAITS[name]]] if name in WAITS else []
+        yield from (one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, int | float))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_test_waits_no_longer_than_is_agreed(path: Path) -> None:
+    """What may take longer has a name that says why, as START_S has."""
+    assert [bound for bound in bounds_of(path) if bound > WAIT_S] == []
 
 
 def module_of(path: Path) -> str:

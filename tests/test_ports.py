@@ -25,7 +25,14 @@ ADAPTERS = [
 ]
 
 
-FAULTS = [ports.RequestFault("run.unknown", "m"), ports.PolicyError("m"), ports.UpstreamFault("reset", "m"), ports.LedgerFault("m")]
+FAULTS = [
+    ports.RequestFault("run.unknown", "m"),
+    ports.PolicyError("m"),
+    ports.UpstreamFault("reset", "m"),
+    ports.UpstreamRefusal(-32602, "m"),
+    ports.Unanswered(-32601, "m"),
+    ports.LedgerFault("m"),
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -96,12 +96,18 @@ def test_the_python_blocks_run(stage: Stage, capsys: pytest.CaptureFixture[str])
 
 
 def test_an_mcp_client_set_up_as_shown_reaches_the_gateway(stage: Stage) -> None:
-    (block,) = blocks("json")
-    (server,) = json.loads(block)["mcpServers"].values()
+    (server,) = json.loads(blocks("json")[0])["mcpServers"].values()
     base, _, run_key = server["url"].removesuffix("/mcp").rpartition("/r/")
     assert server == {"type": "http", "url": f"{URL}/r/{run_key}/mcp", "headers": {"Authorization": "Bearer ${GATEWAY_KEY}"}}
     with Agent(base.replace(URL, stage.url), stage.agent_key, run_key) as agent:
         assert "shop__get_order" in agent.tools()
+
+
+def test_a_client_that_starts_processes_is_given_a_command_that_can_be_run() -> None:
+    (server,) = json.loads(blocks("json")[1])["mcpServers"].values()
+    assert (server["command"], server["env"]) == ("gateway", {"GATEWAY_KEY": "…"})
+    asked = parser().parse_args(server["args"])
+    assert (asked.config, asked.run_key) == ("gateway.yaml", "ticket-880")
 
 
 def test_any_http_client_can_do_what_is_shown(stage: Stage) -> None:
@@ -180,7 +186,7 @@ def test_every_setting_stands_in_the_readme(key: str) -> None:
 # ---- names --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("runs", "calls", "holds", "keys")])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("runs", "calls", "holds", "keys", "tools")])
 def test_every_command_stands_in_the_readme(command: str) -> None:
     assert f"`gateway {command}`" in DOCUMENTED
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 
 from gateway.app import own_version
-from gateway.cli import authoring, checking, holds, records, serving
+from gateway.cli import authoring, checking, holds, records, serving, stdio, tools
 from gateway.cli.arguments import CONFIG, Parser
 from gateway.cli.output import Failure, note
 from gateway.ports import GatewayFault
 
-FAMILIES = (serving, authoring, checking, records, holds)
+FAMILIES = (serving, stdio, authoring, checking, records, holds, tools)
 
 
 def parser() -> argparse.ArgumentParser:

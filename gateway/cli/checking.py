@@ -17,7 +17,7 @@ from typing import Any
 
 from gateway.app_adapters import catalog, principals, refuse_unusable
 from gateway.cli import output
-from gateway.cli.arguments import CONFIG
+from gateway.cli.arguments import CONFIG, command
 from gateway.cli.output import Failure
 from gateway.cli.place import existing, shown
 from gateway.policy.cases import CaseResult, run_cases
@@ -35,13 +35,11 @@ _UNASKED = "the upstreams were not asked, since this file has mistakes; no rule 
 
 
 def add(commands: Any) -> None:
-    check = commands.add_parser("check", help="say all that is wrong with gateway.yaml and the policies, and what to think about")
-    check.add_argument("path", nargs="?", type=absolute, help="a folder or file in place of the deployment")
+    check = command(commands, "check", "say all that is wrong with gateway.yaml and the policies, and what to think about", run_check)
+    check.add_argument("path", metavar="PATH", nargs="?", type=absolute, help="a folder or file in place of the deployment")
     check.add_argument("--upstreams", action="store_true", help="start or ask the upstreams too, and hold the rules against their tools")
-    check.set_defaults(run=run_check)
-    test = commands.add_parser("test", help="run the policies' own tests, *_test.yaml")
-    test.add_argument("path", nargs="?", type=absolute, help="a folder, or one file of tests, in place of the deployment")
-    test.set_defaults(run=run_tests)
+    test = command(commands, "test", "run the policies' own tests, *_test.yaml", run_tests)
+    test.add_argument("path", metavar="PATH", nargs="?", type=absolute, help="a folder, or one file of tests, in place of the deployment")
 
 
 def absolute(text: str) -> Path:
@@ -61,7 +59,7 @@ def run_check(args: argparse.Namespace) -> int:
         files, remarks = _policies(args.path, Deployment())
     mistakes, warnings = ([one for one in remarks if one.is_error is wrong] for wrong in (True, False))
     if args.json:
-        output.as_json({"ok": not mistakes, "files": files, "mistakes": list(map(_json, mistakes)), "warnings": list(map(_json, warnings))})
+        output.say_json({"ok": not mistakes, "files": files, "mistakes": list(map(_json, mistakes)), "warnings": list(map(_json, warnings))})
     else:
         for mistake in mistakes:
             output.say(f"{mistake.position}: {mistake.message}")
@@ -181,7 +179,7 @@ def run_tests(args: argparse.Namespace) -> int:
     results, mistakes = _played(files, policies)
     failed = [one for one in results if not one.passed]
     if args.json:
-        output.as_json({"ok": not failed and not mistakes, "cases": list(map(_case, results)), "mistakes": list(map(_json, mistakes))})
+        output.say_json({"ok": not failed and not mistakes, "cases": list(map(_case, results)), "mistakes": list(map(_json, mistakes))})
         return 1 if failed or mistakes else 0
     for mistake in mistakes:
         output.say(f"{mistake.position}: {mistake.message}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gateway.doors.render import time_text, visible
@@ -33,7 +33,7 @@ def progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def as_json(value: Any) -> None:
+def say_json(value: Any) -> None:
     say(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
@@ -63,6 +63,16 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, nothing:
     widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(columns))]
     for line in [heads, *lines]:
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def listed(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, nothing: str, shown: Callable[[Mapping[str, Any]], Any] = plain
+) -> None:
+    """Rows of a view, for programs with every field."""
+    if as_json:
+        say_json([shown(row) for row in rows])
+    else:
+        table(rows, columns, nothing=nothing)
 
 
 def fields(pairs: Iterable[tuple[str, Any]]) -> None:

@@ -11,15 +11,14 @@ from urllib.parse import quote
 
 import httpx
 
+from gateway.app_adapters import ledger
+from gateway.cli.arguments import KEY_VARIABLE
 from gateway.cli.output import Failure
-from gateway.core.streams import FOLD_VERSION, empty, evolve
 from gateway.doors.render import visible
-from gateway.ledger.sqlite import SqliteLedger
+from gateway.ledger.ledger import StoreLedger
 from gateway.settings import Settings, load_settings
 from gateway.source import SourceError
 from gateway.system import SystemClock
-
-KEY_VARIABLE = "GATEWAY_KEY"
 
 
 def shown(path: Path) -> str:
@@ -44,26 +43,31 @@ def settings(path: str) -> Settings:
 
 
 @asynccontextmanager
-async def reading(path: str) -> AsyncIterator[SqliteLedger]:
+async def reading(path: str) -> AsyncIterator[StoreLedger]:
     """The ledger of a deployment, read-only, whether the gateway runs or not."""
-    found = settings(path).ledger.sqlite
-    if found is None:
-        raise Failure(f"{path} names a ledger in PostgreSQL, which this version can't read.")
-    if not found.exists():
-        raise Failure(f"There is no ledger at {shown(found)}; it is made when the gateway first serves.")
-    ledger = SqliteLedger(found, empty=empty, evolve=evolve, clock=SystemClock(), fold_version=FOLD_VERSION, readonly=True)
-    await ledger.open()
+    found = settings(path)
+    file = found.ledger.sqlite
+    if file is not None and not file.exists():
+        raise Failure(f"There is no ledger at {shown(file)}; it is made when the gateway first serves.")
+    opened = ledger(found, SystemClock(), readonly=True)
+    await opened.open()
     try:
-        yield ledger
+        yield opened
     finally:
-        await ledger.close()
+        await opened.close()
+
+
+def own_key() -> str:
+    """The user's key, from the environment."""
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key.isascii() or not key.isprintable() or not key:
+        raise Failure(f"Set {KEY_VARIABLE} to your key, as in `{KEY_VARIABLE}=gwk_… gateway …`; the gateway has to know who asks.")
+    return key
 
 
 def asked(path: str, url: str | None, method: str, *route: str, body: Any = None) -> Any:
     """Ask the running gateway at /v1/ROUTE/… with the user's key; its refusal becomes a Failure in its own words."""
-    key = os.environ.get(KEY_VARIABLE, "").strip()
-    if not key.isascii() or not key.isprintable() or not key:
-        raise Failure(f"Set {KEY_VARIABLE} to your key; the gateway takes this only from an authenticated person.")
+    key = own_key()
     base = (url or address(settings(path))).rstrip("/")
     target = "/".join((base, "v1", *(quote(step, safe="") for step in route)))
     try:

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.cli import output
-from gateway.cli.arguments import counting
+from gateway.cli.arguments import command, group, listing, steering
 from gateway.cli.output import Failure
-from gateway.cli.place import KEY_VARIABLE, asked, reading
+from gateway.cli.place import asked, reading
 from gateway.core.events import CallProbed, CallReconciled
 from gateway.core.left import budget_left
 from gateway.core.lifecycle import CALL, RUN
 from gateway.core.run import Tree, stream_of
 from gateway.doors.render import budget_json, time_text, visible
-from gateway.ledger.sqlite import SqliteLedger
+from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.verify import verify
 from gateway.ports import Recorded
 from gateway.system import SystemClock
@@ -33,63 +33,50 @@ WORDS = {
     "did_not_happen": "it did not: it is sent once more if its run is open and in time, else it frees its key",
     "abandoned": "nobody will ever know: it is never sent again",
 }
-STOPS = {"freeze": "admit nothing more for now", "resume": "let a frozen run go on", "cancel": "end a run as cancelled"}
+STOPS = {"freeze": "let a run start nothing more for now", "resume": "let a frozen run go on", "cancel": "end a run as cancelled"}
 
 
 def add(commands: Any) -> None:
-    runs = commands.add_parser("runs", help="list, show, freeze, resume or cancel runs").add_subparsers(required=True)
-    listing = runs.add_parser("list", help="newest first")
-    listing.add_argument("--state", choices=[state for state in RUN if state != "new"])
-    listing.add_argument("--principal")
-    listing.add_argument("--limit", type=counting, default=50)
-    listing.set_defaults(run=lambda args: asyncio.run(list_runs(args)))
-    show = runs.add_parser("show", help="one run with its budget and calls")
+    runs = group(commands, "runs", "list, show, freeze, resume or cancel runs")
+    some = listing(runs, lambda args: asyncio.run(list_runs(args)))
+    some.add_argument("--state", choices=[state for state in RUN if state != "new"], help="only those in this state")
+    some.add_argument("--principal", metavar="ID", help="only those of this principal, such as agent:refund-bot")
+    show = command(runs, "show", "show one run with its budget and calls", lambda args: asyncio.run(show_run(args)))
     show.add_argument("id", metavar="RUN", help="its id, run_…, or a run key that only one run has")
-    show.set_defaults(run=lambda args: asyncio.run(show_run(args)))
     for act, what in STOPS.items():
-        one = runs.add_parser(act, help=f"{what}, with your key in {KEY_VARIABLE}")
-        one.add_argument("id", metavar="RUN")
-        one.add_argument("--url", help="the gateway's address, if not that of the settings")
-        one.set_defaults(run=steer, act=act)
-    _add_calls(commands)
-    check = commands.add_parser("verify", help="recompute the ledger's chain, states and views")
-    check.set_defaults(run=lambda args: asyncio.run(check_ledger(args)))
+        one = steering(runs, act, what, steer)
+        one.add_argument("id", metavar="RUN", help="its id, run_…, as `gateway runs list` shows it")
+        one.set_defaults(act=act)
+    _add_calls(group(commands, "calls", "list calls, show one, or say what became of one in doubt"))
+    command(commands, "verify", "recompute the ledger's chain, states and views", lambda args: asyncio.run(check_ledger(args)))
 
 
-def _add_calls(commands: Any) -> None:
-    calls = commands.add_parser("calls", help="list calls, show one, or say what became of one in doubt").add_subparsers(required=True)
-    listing = calls.add_parser("list", help="newest first")
-    listing.add_argument("--run", dest="by_run")
-    listing.add_argument("--tool", dest="by_tool", help="its full name, such as crm.get_order")
-    listing.add_argument("--state", dest="by_state", choices=[state for state in CALL if state != "new"])
-    listing.add_argument("--limit", type=counting, default=50)
-    listing.set_defaults(run=lambda args: asyncio.run(list_calls(args)))
-    show = calls.add_parser("show", help="one call with its events, arguments and result, and why it was denied")
-    show.add_argument("id", metavar="CALL")
-    show.set_defaults(run=lambda args: asyncio.run(show_call(args)))
-    word = calls.add_parser("reconcile", help=f"say what became of a call in doubt, with your key in {KEY_VARIABLE}")
-    word.add_argument("id", metavar="CALL")
+def _add_calls(calls: Any) -> None:
+    some = listing(calls, lambda args: asyncio.run(list_calls(args)))
+    some.add_argument("--run", dest="by_run", metavar="RUN", help="only those of this run, by its id")
+    some.add_argument("--tool", dest="by_tool", metavar="TOOL", help="only those of this tool, by its full name, such as crm.get_order")
+    some.add_argument("--state", dest="by_state", choices=[state for state in CALL if state != "new"], help="only those in this state")
+    show = command(
+        calls, "show", "show one call with its events, arguments and result, and why it was denied", lambda args: asyncio.run(show_call(args))
+    )
+    show.add_argument("id", metavar="CALL", help="its id, call_…, as `gateway calls list` shows it")
+    word = steering(calls, "reconcile", "say what became of a call in doubt", reconcile)
+    word.add_argument("id", metavar="CALL", help="its id, call_…, as `gateway calls list --state in_doubt` shows it")
     outcome = word.add_mutually_exclusive_group(required=True)
     for name, what in WORDS.items():
         outcome.add_argument(f"--{name.replace('_', '-')}", dest="outcome", action="store_const", const=name, help=what)
-    word.add_argument("--why", required=True, help="how you know; it is recorded with your name")
+    word.add_argument("--why", metavar="TEXT", required=True, help="how you know; it is recorded with your name")
     word.add_argument("--result", metavar="JSON", help="with --happened: the tool's own answer, for repeats of the call")
-    word.add_argument("--url", help="the gateway's address, if not that of the settings")
-    word.set_defaults(run=reconcile)
 
 
-async def list_runs(args: argparse.Namespace) -> int:
+async def list_runs(args: argparse.Namespace) -> None:
     where = {name: value for name, value in (("state", args.state), ("principal", args.principal)) if value}
     async with reading(args.config) as ledger:
         rows = await ledger.rows("runs", where, limit=args.limit)
-    if args.json:
-        output.as_json([output.plain(row) for row in rows])
-    else:
-        output.table(rows, RUN_COLUMNS, nothing="No runs.")
-    return 0
+    output.listed(rows, RUN_COLUMNS, as_json=args.json, nothing="No runs.")
 
 
-async def show_run(args: argparse.Namespace) -> int:
+async def show_run(args: argparse.Namespace) -> None:
     async with reading(args.config) as ledger:
         row = await _run_row(ledger, args.id)
         tree = await ledger.state(row["stream"])
@@ -97,15 +84,14 @@ async def show_run(args: argparse.Namespace) -> int:
         calls = await ledger.rows("calls", {"run": row["run"]}, limit=1000)
     budget = budget_json(budget_left(tree, row["run"], SystemClock().now_ms()))
     if args.json:
-        output.as_json({**output.plain(row), "budget": budget, "calls": list(map(_call, calls))})
-        return 0
+        output.say_json({**output.plain(row), "budget": budget, "calls": list(map(_call, calls))})
+        return
     output.fields([*((name, row[name]) for name in row if name not in ("stream", "due_at")), *budget.items()])
     output.say()
     output.table(reversed(calls), CALL_COLUMNS, nothing="No calls.")
-    return 0
 
 
-async def _run_row(ledger: SqliteLedger, id: str) -> Mapping[str, Any]:
+async def _run_row(ledger: StoreLedger, id: str) -> Mapping[str, Any]:
     """The run with this id, or else the only one with this key."""
     rows = await ledger.rows("runs", {"run": id}, limit=1) or await ledger.rows("runs", {"run_key": id}, limit=10)
     if len(rows) > 1:
@@ -115,31 +101,26 @@ async def _run_row(ledger: SqliteLedger, id: str) -> Mapping[str, Any]:
     return rows[0]
 
 
-def steer(args: argparse.Namespace) -> int:
+def steer(args: argparse.Namespace) -> None:
     after = asked(args.config, args.url, "POST", "runs", args.id, args.act, body={})
     if args.json:
-        output.as_json(after)
+        output.say_json(after)
     else:
         output.say(visible(f"{after['run']} is {after['status']}."))
-    return 0
 
 
-async def list_calls(args: argparse.Namespace) -> int:
+async def list_calls(args: argparse.Namespace) -> None:
     where = {name: value for name in ("run", "tool", "state") if (value := getattr(args, f"by_{name}"))}
     async with reading(args.config) as ledger:
         rows = await ledger.rows("calls", where, limit=args.limit)
-    if args.json:
-        output.as_json(list(map(_call, rows)))
-    else:
-        output.table(rows, ("call", "run", *CALL_COLUMNS[1:]), nothing="No calls.")
-    return 0
+    output.listed(rows, ("call", "run", *CALL_COLUMNS[1:]), as_json=args.json, nothing="No calls.", shown=_call)
 
 
-async def show_call(args: argparse.Namespace) -> int:
+async def show_call(args: argparse.Namespace) -> None:
     async with reading(args.config) as ledger:
         rows = await ledger.rows("calls", {"call": args.id}, limit=1)
         if not rows:
-            raise Failure(f"There is no call {args.id!r}.")
+            raise Failure(f"There is no call {args.id!r}; `gateway calls list` names them.")
         row, stream = _call(rows[0]), stream_of(args.id)
         for name in ("arguments", "result"):
             data = await ledger.payload(stream, row[name]) if row[name] else None
@@ -148,8 +129,8 @@ async def show_call(args: argparse.Namespace) -> int:
     told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__, **_said(one.event)} for one in events]
     findings, shadowed = _findings(events, "findings"), _findings(events, "shadowed")
     if args.json:
-        output.as_json({**row, "findings": findings, "shadowed": shadowed, "events": told})
-        return 0
+        output.say_json({**row, "findings": findings, "shadowed": shadowed, "events": told})
+        return
     output.fields((name, _text(name, row)) for name in row)
     for heading, found in (("why it was denied", findings), ("what shadow rules would have said", shadowed)):
         if found:
@@ -157,10 +138,9 @@ async def show_call(args: argparse.Namespace) -> int:
             output.table(found, FINDING_COLUMNS, nothing="")
     output.say()
     output.table(told, ("seq", "at", "event", "by", "said"), nothing="No events.")
-    return 0
 
 
-def reconcile(args: argparse.Namespace) -> int:
+def reconcile(args: argparse.Namespace) -> None:
     body = {"outcome": args.outcome, "why": args.why}
     if args.result is not None:
         try:
@@ -169,10 +149,9 @@ def reconcile(args: argparse.Namespace) -> int:
             raise Failure(f"--result is no JSON: {wrong}.") from None
     after = asked(args.config, args.url, "POST", "runs", stream_of(args.id), "calls", args.id, "reconcile", body=body)
     if args.json:
-        output.as_json(after)
+        output.say_json(after)
     else:
         output.say(visible(f"{after['call']} is {after['status']}. {after['message']}"))
-    return 0
 
 
 def _call(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +186,7 @@ async def check_ledger(args: argparse.Namespace) -> int:
         report = await verify(ledger, lambda stream, done: output.progress(f"verifying {done} streams … {stream}"))
     output.progress("")
     if args.json:
-        output.as_json(
+        output.say_json(
             {
                 "streams": report.streams, "events": report.events, "payloads": report.payloads, "rows": report.rows,
                 "erased": [one.hash for one in report.erased],

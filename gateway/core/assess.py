@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gateway.core.canonical import canonical, fingerprint
+from gateway.core.guards.approval import asks
 from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFacts, Stage
 from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
 from gateway.core.policy import PolicySet, ToolRule
@@ -81,8 +82,7 @@ class _Found:
         if not place.skipped:
             self.enforced.extend(failed)
             return wanted[0] if wanted else None
-        asks = Finding(place.guard.kind, "approval.required", "People would be asked.", place.where)
-        self.shadowed.extend(failed or [asks for requirement in wanted if requirement is not None])
+        self.shadowed.extend(failed or [asks("People would be asked.", place.where) for requirement in wanted if requirement is not None])
         return None
 
 
@@ -95,7 +95,12 @@ def attempt(place: Placed, judge: Callable[[S], Sequence[Finding]], subject: S) 
         message = f"The rule's condition can't be evaluated on these arguments: {fault}"
         return (Finding(place.guard.kind, "condition.failed", message, place.where),)
     except Exception as fault:  # noqa: BLE001  a broken guard must deny (P16), whatever it raises
-        return (Finding(place.guard.kind, "guard.failed", f"The guard {place.guard.kind!r} failed ({type(fault).__name__}).", place.where),)
+        return (broken(place.guard.kind, f"The guard {place.guard.kind!r} failed ({type(fault).__name__}).", place.where),)
+
+
+def broken(guard: str, message: str, rule: str = "") -> Finding:
+    """What can't be judged is denied (P16)."""
+    return Finding(guard, "guard.failed", message, rule)
 
 
 def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
@@ -154,7 +159,7 @@ def review(rule: ToolRule, outcome: Outcome) -> Outcome:
             after, finding = place.guard.review(result)
         except Exception as fault:  # noqa: BLE001  an unreviewed result must not pass (P16)
             note = f"The tool ran, but its result could not be reviewed ({type(fault).__name__}); it was dropped."
-            after, finding = {"content": [{"type": "text", "text": note}], "isError": True}, Finding(place.guard.kind, "guard.failed", note)
+            after, finding = {"content": [{"type": "text", "text": note}], "isError": True}, broken(place.guard.kind, note, place.where)
         if not place.shadow:
             result = after
             if finding is not None:

@@ -1,4 +1,4 @@
-"""What the stream `gateway` folds to: which policies were loaded, and each tool's definition digest at first sight."""
+"""What the stream `gateway` folds to: which policies were loaded, and which definition of each tool is accepted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,26 @@ from gateway.core.run import but
 STREAM = "gateway"
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """An accepted definition. `by`: the operator; empty for one that counts as accepted because it was the first."""
+
+    digest: str
+    by: str
+    at: int
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """`policies`: digest of the loaded files; `number` rises with each change. `tools`: name -> definition digest."""
+    """`policies`: digest of the loaded files; `number` rises with each change. `pins`: full name -> what is accepted; `pinned`: upstreams that
+    have been seen."""
 
     seq: int = 0
     at: int = 0
     number: int = 0
     policies: str = ""
-    tools: Map[str, str] = field(default_factory=Map)
+    pins: Map[str, Pin] = field(default_factory=Map)
+    pinned: frozenset[str] = frozenset()
 
 
 def evolve_deployment(state: Deployment, seq: int, at: int, event: e.Event) -> Deployment:
@@ -28,8 +39,14 @@ def evolve_deployment(state: Deployment, seq: int, at: int, event: e.Event) -> D
     match event:
         case e.PoliciesLoaded():
             state = but(state, number=event.number, policies=event.digest)
-        case e.ToolSeen():
-            state = but(state, tools=state.tools.set(event.tool, event.digest))
+        case e.ToolsPinned():
+            state = but(state, pins=_pinned(state, event.tools, "", at), pinned=state.pinned | {event.upstream})
+        case e.ToolsAccepted():
+            state = but(state, pins=_pinned(state, event.tools, event.by, at))
         case _:
             raise TypeError(f"{type(event).__name__} has no place in the stream {STREAM!r}")
     return but(state, seq=seq, at=at)
+
+
+def _pinned(state: Deployment, tools: dict[str, str], by: str, at: int) -> Map[str, Pin]:
+    return state.pins.update({tool: Pin(digest, by, at) for tool, digest in tools.items()})

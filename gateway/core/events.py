@@ -361,11 +361,22 @@ class PoliciesLoaded(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSeen(Event):
-    """A definition's digest at first sight, or a different one later."""
+class ToolsPinned(Event):
+    """An upstream was seen for the first time (or its own definitions in the deployment's files changed): what it offered counts as accepted.
 
-    tool: str
-    digest: str
+    `tools`: full name -> digest of its definition, whose canonical text stands beside the policies' by that digest.
+    """
+
+    upstream: str
+    tools: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsAccepted(Event):
+    """An operator accepted these definitions in place of those before, or of none."""
+
+    by: str
+    tools: dict[str, str]
 
 
 KINDS: dict[str, type[Event]] = {
@@ -374,7 +385,7 @@ KINDS: dict[str, type[Event]] = {
         RunOpened, RunFrozen, RunResumed, RunClosing, RunClosed, TurnOpened, TurnAnswered, TurnClosed, UsageReported,
         CallDenied, CallHeld, CallAdmitted, CallSettled, CallProbed, CallReconciled, CallReplayed, CallCancelled,
         VoteCast, HoldApproved, HoldDenied, HoldExpired, HoldVoided,
-        RunRegistered, RunReleased, HoldCounted, HoldReleased, RunRefused, PoliciesLoaded, ToolSeen,
+        RunRegistered, RunReleased, HoldCounted, HoldReleased, RunRefused, PoliciesLoaded, ToolsPinned, ToolsAccepted,
     )
 }  # fmt: skip
 """Name in the ledger -> class."""

@@ -312,19 +312,24 @@ def _approved(tree: Tree, run: Run, seq: int, at: int, event: e.HoldApproved) ->
     return change, others | _hold(tree, event.hold, "approve", execute_by=event.execute_by)
 
 
+def _refused(
+    tree: Tree, run: Run, event: e.HoldDenied | e.HoldExpired | e.HoldVoided, by: str, at: int, reason: str, **more: Any
+) -> tuple[Change, Change]:
+    """The hold and its call end together, for one reason."""
+    change, others = _ended(tree, run, event.call, by, at, reason)
+    return change, others | _hold(tree, event.hold, by, reason=reason, **more)
+
+
 def _hold_denied(tree: Tree, run: Run, seq: int, at: int, event: e.HoldDenied) -> tuple[Change, Change]:
-    change, others = _ended(tree, run, event.call, "deny", at, "approval.denied")
-    return change, others | _hold(tree, event.hold, "deny", ended_by=event.by, note=event.note, reason="approval.denied")
+    return _refused(tree, run, event, "deny", at, "approval.denied", ended_by=event.by, note=event.note)
 
 
 def _expired(tree: Tree, run: Run, seq: int, at: int, event: e.HoldExpired) -> tuple[Change, Change]:
-    change, others = _ended(tree, run, event.call, "expire", at, event.reason)
-    return change, others | _hold(tree, event.hold, "expire", reason=event.reason)
+    return _refused(tree, run, event, "expire", at, event.reason)
 
 
 def _voided(tree: Tree, run: Run, seq: int, at: int, event: e.HoldVoided) -> tuple[Change, Change]:
-    change, others = _ended(tree, run, event.call, "void", at, "approval.void")
-    return change, others | _hold(tree, event.hold, "void", reason="approval.void", note=event.what)
+    return _refused(tree, run, event, "void", at, "approval.void", note=event.what)
 
 
 _EVOLVERS: dict[type[e.Event], Evolver] = {

@@ -57,7 +57,8 @@ class Tool:
     """A named operation of an upstream as the catalog holds it.
 
     `definition` is the upstream's own JSON (MCP tool shape) untouched; `digest` is over it. `shape` judges arguments by its
-    `inputSchema`; `unsupported` says why that schema can't be enforced (then the tool is held back).
+    `inputSchema`. A tool is held back, which is neither listed nor called, for what its schema can't be enforced for (`unsupported`) or its
+    definition isn't accepted for (`unaccepted`).
     """
 
     name: str
@@ -67,6 +68,11 @@ class Tool:
     digest: str
     shape: Any = field(default=None, compare=False)
     unsupported: str | None = None
+    unaccepted: str | None = None
+
+    @property
+    def usable(self) -> bool:
+        return self.unsupported is None and self.unaccepted is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +251,27 @@ class Held:
     call: str
     hold: str
     expires_at: int
+    reason: str
     message: str
     budget: BudgetLeft
     state: str = "held"
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What the tool of a running call asks its client: id -> {method, params}. `number` counts the questions of one call."""
+
+    number: int
+    requests: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
 class Busy:
-    """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`)."""
+    """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`), or its tool asks the caller."""
 
     call: str
     budget: BudgetLeft
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +288,7 @@ class Doubt:
     """A write whose outcome nobody knows (`call.in_doubt`); only a person or a probe settles it. `call` is the reconciliation id."""
 
     call: str
-    message: str
+    outcome: Outcome
     budget: BudgetLeft
 
 

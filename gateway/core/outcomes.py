@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
@@ -39,6 +39,7 @@ class Fault:
 
 
 _UNAVAILABLE: Final = "upstream.unavailable"
+_TOOL_ERROR: Final = "tool.error"
 
 FAULTS: Final[Mapping[str, Fault]] = {
     # -- surely not applied
@@ -49,14 +50,14 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "connect_timeout": Fault(False, _UNAVAILABLE),
     "pool_timeout": Fault(False, _UNAVAILABLE),
     "unavailable": Fault(False, _UNAVAILABLE),  # a process that isn't running, an upstream that is closed
-    "unsendable": Fault(False, "arguments.invalid", retry=False),  # arguments that can't be put into a request
+    "unsendable": Fault(False, "arguments.unsendable", retry=False),  # arguments that can't be put into a request
     # -- may have been applied
     "reset": Fault(True, _UNAVAILABLE),
     "closed": Fault(True, _UNAVAILABLE),
     "timeout": Fault(True, "tool.timeout"),
     "cut": Fault(True, _UNAVAILABLE),
-    "garbage": Fault(True, "tool.error"),
-    "too_large": Fault(True, "result.too_large", retry=False),
+    "garbage": Fault(True, _TOOL_ERROR),
+    "too_large": Fault(True, "result.unread", retry=False),
     "cancelled": Fault(True, "call.cancelled", retry=False),
     "lost": Fault(True, _UNAVAILABLE),  # whoever sent it died before the outcome was recorded
 }
@@ -87,7 +88,17 @@ def outcome_of_fault(
         state = "cancelled" if kind == "cancelled" else "failed"
         return Outcome(state, fault.reason, message, status=status, retry=fault.retry, retry_after_ms=retry_after_ms)
     again = fault.retry and effect is Effect.IDEMPOTENT_WRITE
-    return Outcome("in_doubt", "call.in_doubt", message, status=status, retry=again, retry_after_ms=retry_after_ms if again else None)
+    return in_doubt(message, status=status, retry=again, retry_after_ms=retry_after_ms if again else None)
+
+
+def in_doubt(message: str, **more: Any) -> Outcome:
+    """It may have happened, and nobody knows; `more` is what else is known of the attempt."""
+    return Outcome("in_doubt", "call.in_doubt", message, **more)
+
+
+def called_off(message: str) -> Outcome:
+    """We cancelled it before a byte left."""
+    return Outcome("cancelled", FAULTS["cancelled"].reason, message, not_applied=True)
 
 
 def outcome_of_answer(
@@ -104,10 +115,10 @@ def outcome_of_answer(
     message = f"the tool answered with status {status}" if code >= 400 else "the tool reported an error"
     nothing_done = code in idempotency.not_applied_statuses or _says_nothing_done(result, idempotency)
     if effect is Effect.NON_IDEMPOTENT and code >= 500 and not nothing_done:
-        return Outcome("in_doubt", "call.in_doubt", message, result, status)
+        return in_doubt(message, result=result, status=status)
     again = effect is not Effect.NON_IDEMPOTENT and (code == 429 or code >= 500)
     return Outcome(
-        "failed", "tool.error", message, result, status,
+        "failed", _TOOL_ERROR, message, result, status,
         answered=True, not_applied=nothing_done, retry=again, retry_after_ms=retry_after_ms if again else None,
     )  # fmt: skip
 

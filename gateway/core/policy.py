@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from gateway.core.guards.guard import Condition, Guard, Placed, Stage, Value
-from gateway.core.model import Effect, Limits, Principal
+from gateway.core.model import Effect, Finding, Limits, Principal
 
 _EFFECTS = list(Effect)
 _REMEMBERED = 2_000
@@ -70,6 +70,8 @@ class ToolRule:
     """Guards of the document that only record this rule's calls; the rule's own say so themselves."""
     shadow_mode: bool = False
     listed: bool = True
+    listed_as: str | None = None
+    """The short name of its tool, `*` for the tool's own (`core.naming`); None: the prefixed one."""
     stages: Mapping[Stage, tuple[Placed, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +96,14 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Listing:
+    """What listed definitions say of the policy: each tool's effect in its annotations, the run's budget in its description."""
+
+    effect: bool = True
+    budget: bool = False
+
+
+@dataclass(frozen=True)
 class Policy:
     """One document. `guards` are those built once a document (turns, budgets, loops); `deny` is what an unnamed tool meets."""
 
@@ -109,6 +119,7 @@ class Policy:
     guards: tuple[Placed, ...]
     deny: ToolRule
     description: str = ""
+    listing: Listing = Listing()
 
 
 @dataclass(frozen=True)
@@ -181,6 +192,12 @@ def _merged(one: ToolRule, two: ToolRule) -> ToolRule:
         upstream_key_ttl_ms=min(one.upstream_key_ttl_ms, two.upstream_key_ttl_ms),
         usd_micros=max(one.usd_micros, two.usd_micros),
     )
+
+
+def ungoverned(principal: Principal, task_type: str, named: str | None) -> Finding:
+    """No policy (of that name) governs this principal's runs of this task type."""
+    which = f" named {named!r}" if named else ""
+    return Finding("policy", "policy.none", f"No policy{which} matches principal {principal.id!r} with task type {task_type!r}.")
 
 
 def stricter(one: Limits, two: Limits) -> Limits:

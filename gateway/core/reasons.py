@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`run_reason`: the terminal reason where this code may end the run. `hint`: what a model or caller should do next."""
+    """`run_reason`: the terminal reason where this code may end the run. `hint`: what a model or caller should do next.
+
+    `wait_s`: seconds after which asking again may help; None where waiting changes nothing. `binding`: no policy's `shadow` suspends it.
+    """
 
     code: str
     status: int
@@ -18,6 +21,8 @@ class Reason:
     title: str
     hint: str
     run_reason: str | None = None
+    wait_s: int | None = None
+    binding: bool = False
 
 
 def _rows(*rows: Reason) -> dict[str, Reason]:
@@ -38,13 +43,16 @@ REASONS: dict[str, Reason] = _rows(
     Reason("hold.unknown", 404, False, "No such hold", "Check the hold's id, and that its approvers include you."),
     Reason("policy.none", 403, False, "No policy governs this", "Ask the platform team for a policy that matches this principal and task type."),
     # -- scope
-    Reason("tool.unknown", 404, False, "No such tool", "Use only the tools that are listed; this one isn't offered by its upstream now."),
-    Reason("tool.not_allowed", 403, False, "Tool not allowed", "Use only the tools that are listed; asking again won't help."),
-    Reason("tool.schema_unsupported", 403, False, "Tool held back", "Go on without this tool; its schema can't be enforced here."),
+    Reason("tool.unknown", 404, False, "No such tool", "Use only the tools that are listed; its upstream doesn't offer this one now.", binding=True),
+    Reason("tool.not_allowed", 403, False, "Tool not allowed", "Use only the tools that are listed; asking again won't help.", binding=True),
+    Reason("tool.changed", 403, False, "Tool changed", "Go on without this tool; an operator has to accept its new definition.", binding=True),
+    Reason("tool.digest", 409, False, "Not what you saw", "Look at the definition again and accept it by its current digest."),
+    Reason("tool.schema_unsupported", 403, False, "Tool held back", "Go on without this tool; its schema can't be enforced here.", binding=True),
     # -- shape
-    Reason("arguments.malformed", 422, True, "Malformed arguments", "Send the arguments as one complete JSON object."),
+    Reason("arguments.malformed", 422, True, "Malformed arguments", "Send the arguments as one complete JSON object.", binding=True),
     Reason("arguments.invalid", 422, True, "Invalid arguments", "Correct the arguments as described and call again; nothing was executed."),
-    Reason("arguments.bound", 422, True, "Argument is injected", "Leave this argument out; the gateway fills it in."),
+    Reason("arguments.bound", 422, True, "Argument is injected", "Leave this argument out; the gateway fills it in.", binding=True),
+    Reason("arguments.unsendable", 422, True, "Arguments can't be sent", "The tool's request can't carry such values: change them and call again."),
     # -- authority
     Reason("authorization.denied", 403, False, "Not authorized", "These arguments aren't permitted here; choose others or go on without."),
     Reason("condition.failed", 403, False, "Condition failed", "The policy can't judge these arguments, so they are refused; try simpler ones."),
@@ -56,14 +64,15 @@ REASONS: dict[str, Reason] = _rows(
         "budget.tool_calls_per_turn", 429, True, "Too many calls in this turn", "Go on in the next turn, with fewer calls at once.", "tool_budget"
     ),
     Reason("budget.tokens", 429, False, "No tokens left", "Answer with what you have; this run's tokens are spent.", "token_budget"),
+    Reason("budget.input_tokens", 429, False, "History too long", "Answer with what you have, or go on in a new run.", "token_budget"),
     Reason("budget.cost", 429, False, "No money left", "Answer with what you have, or use a cheaper tool.", "cost_budget"),
-    Reason("budget.in_flight", 429, True, "Too many calls in flight", "Wait for a running call to end, then call again."),
-    Reason("budget.open_holds", 429, True, "Too many held calls", "Wait until people have decided on the calls that are held."),
-    Reason("budget.open_runs", 429, True, "Too many open runs", "Finish or cancel a run before opening another."),
+    Reason("budget.in_flight", 429, True, "Too many calls in flight", "Wait for a running call to end, then call again.", wait_s=1),
+    Reason("budget.open_holds", 429, True, "Too many held calls", "Wait until people have decided on the calls that are held.", wait_s=30),
+    Reason("budget.open_runs", 429, True, "Too many open runs", "Finish or cancel a run before opening another.", wait_s=30),
     Reason("turn.final", 429, False, "Last turn", "Don't call tools now: give your final answer, or hand off what is left."),
     Reason("turn.required", 422, True, "Turn not declared", "Declare the turn first (POST …/turns, or the turn's number with the call)."),
-    Reason("turn.unknown", 404, False, "No such turn", "Use the number that opening the turn returned."),
-    Reason("turn.not_open", 409, False, "Turn is over", "Open a new turn; this one takes no more."),
+    Reason("turn.unknown", 404, False, "No such turn", "Use the number that opening the turn returned.", binding=True),
+    Reason("turn.not_open", 409, False, "Turn is over", "Open a new turn; this one takes no more.", binding=True),
     Reason("run.not_open", 409, False, "Run is not open", "It takes no new calls (an operator may resume a frozen run); replays still answer."),
     Reason("run.continued", 409, False, "Run is continued already", "Go on in the run that continues it; two would share their keys."),
     Reason("run.deadline", 409, False, "Deadline passed", "Time is up: answer with what you have.", "deadline_exceeded"),
@@ -71,30 +80,31 @@ REASONS: dict[str, Reason] = _rows(
     Reason("loop.cycle", 429, False, "Calls go in a circle", "You are repeating a cycle of calls: change the plan, or answer now.", "loop"),
     Reason("loop.refusals", 429, False, "Refused too often", "Read the refusals before calling again: change the plan, or answer now.", "loop"),
     # -- consent
-    Reason("approval.required", 202, True, "Waiting for approval", "Nothing was executed. Make the same call again later."),
-    Reason("approval.denied", 403, False, "Denied by a person", "Don't repeat this call: read the reason given and choose another way."),
-    Reason("approval.expired", 403, True, "Approval expired", "Nobody decided in time and nothing was executed; call again to ask once more."),
-    Reason("approval.lapsed", 403, True, "Approval lapsed", "It was approved but not executed in time; call again to ask once more."),
-    Reason("approval.void", 403, True, "Approval void", "What was approved has changed; call again to ask once more."),
+    Reason("approval.required", 202, True, "Waiting for approval", "Nothing was executed. Make the same call again later.", wait_s=5, binding=True),
+    Reason("approval.denied", 403, False, "Denied by a person", "Don't repeat this call: read the reason and choose another way.", binding=True),
+    Reason("approval.expired", 403, True, "Approval expired", "Nobody decided in time; nothing was executed. Call again to ask anew.", binding=True),
+    Reason("approval.lapsed", 403, True, "Approval lapsed", "It was approved but not executed in time; call again to ask once more.", binding=True),
+    Reason("approval.void", 403, True, "Approval void", "What was approved has changed; call again to ask once more.", binding=True),
     Reason("hold.conflict", 409, False, "Already decided", "Look at the hold's state; your vote was not counted."),
     Reason("hold.digest", 409, False, "Not what you saw", "Read the hold again and vote with its current digest."),
     Reason("hold.forbidden", 403, False, "May not vote", "Only the people whom the policy names may vote, never the requester."),
     # -- repeats and outcomes
     Reason("key.reused", 422, False, "Identity reused", "Use a new call_id or operation_id for different arguments."),
-    Reason("call.in_flight", 409, True, "Still running", "The same call is running; wait, then make it again to get its result."),
+    Reason("call.in_flight", 409, True, "Still running", "The same call is running; wait, then make it again to get its result.", wait_s=1),
     Reason("call.in_doubt", 409, False, "Outcome unknown", "It may have happened. Don't repeat it; a person has to find out."),
     Reason("call.not_in_doubt", 409, False, "Not in doubt", "Look at the call's state; nothing was changed."),
     Reason("call.not_applied", 409, True, "Did not happen", "It was found out that nothing was executed; call again if it is still wanted."),
     Reason("call.cancelled", 409, False, "Cancelled", "It was cancelled; go on without its result."),
     Reason("result.too_large", 200, False, "Result too large", "The tool ran; ask for less of the result."),
+    Reason("result.unread", 502, False, "Answer too long to read", "The tool ran, but the gateway didn't read all of its answer; ask for less."),
     Reason("result.invalid", 200, False, "Result not as promised", "The tool ran, but its answer is not usable; don't repeat a write."),
     Reason("result.expired", 410, False, "Result erased", "It was executed once; its result is no longer kept, and it isn't executed again."),
     Reason("tool.error", 502, False, "Tool failed", "The tool reported a failure; read it before trying another way."),
-    Reason("tool.timeout", 504, True, "Tool timed out", "The tool didn't answer in time; ask for less, or try again later."),
-    Reason("upstream.unavailable", 502, True, "Tool not reachable", "Nothing was executed; try again later or go on without."),
-    Reason("gateway.stopping", 503, True, "Gateway is stopping", "Nothing was started; try again shortly."),
+    Reason("tool.timeout", 504, True, "Tool timed out", "The tool didn't answer in time; ask for less, or try again later.", wait_s=5),
+    Reason("upstream.unavailable", 502, True, "Tool not reachable", "Nothing was executed; try again later or go on without.", wait_s=5),
+    Reason("gateway.stopping", 503, True, "Gateway is stopping", "Nothing was started; try again shortly.", wait_s=2),
     Reason("gateway.failed", 500, False, "Fault of the gateway", "It is not your request's fault; tell the platform team."),
-    Reason("ledger.unavailable", 503, True, "Ledger not available", "Nothing was started that isn't recorded; try again shortly."),
+    Reason("ledger.unavailable", 503, True, "Ledger not available", "Nothing was started that isn't recorded; try again shortly.", wait_s=2),
 )
 
 

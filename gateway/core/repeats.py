@@ -139,7 +139,7 @@ def _answer(since: Past, record: CallRecord, asked: Asked, *, same_call_id: bool
             return Join(record)
         case "in_doubt" | "abandoned":
             return Doubtful(record)
-        case "denied" if record.reason == "approval.denied":
+        case "denied" if record.hold is not None and since[-1][0].holds[record.hold].state == "denied":
             return Sticky(record)
         case "succeeded" | "failed":
             return _settled(since, record, asked, same_call_id=same_call_id)

@@ -114,6 +114,12 @@ class CallRecord:
     probe_at: int | None = None
     probes: int = 0
 
+    @property
+    def refusal(self) -> str:
+        """The reason of a call that was refused, or has no answer to show: there always is one."""
+        assert self.reason is not None
+        return self.reason
+
 
 @dataclass(frozen=True)
 class Turn:

@@ -55,7 +55,7 @@ def staged(folder: Path, port: int | None) -> Iterator[Stage]:
     agent_key, approver_key = lay_out(folder, port, rates)
     command = ("-m", "gateway", "-c", str(folder / "gateway.yaml"), "serve")
     with (folder / LOG).open("ab") as log, _process(log, "-m", "gateway.demo.rates", str(rates)), _process(log, *command) as server:
-        _wait_ready(server, url, folder / LOG)
+        _wait_ready(server, url, agent_key, folder / LOG)
         yield Stage(folder, url, agent_key, approver_key, server)
 
 
@@ -99,13 +99,13 @@ def _process(log: Any, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _wait_ready(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    """Until /readyz says yes. Raises StageFault, with what the server said last."""
+def _wait_ready(server: subprocess.Popen[bytes], url: str, key: str, log: Path) -> None:
+    """Until it is ready and takes a key that no other server at this port could know. Raises StageFault, with what the server said last."""
     end = time.monotonic() + READY_S
-    with httpx.Client(timeout=2, trust_env=False) as client:
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=2, trust_env=False) as client:
         while time.monotonic() < end and server.poll() is None:
             try:
-                if client.get(url + "/readyz").status_code == 200:
+                if all(client.get(path).status_code == 200 for path in ("/readyz", "/v1/runs")):
                     return
             except httpx.TransportError:
                 pass

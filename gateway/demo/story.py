@@ -94,9 +94,12 @@ The gateway stays up at {stage.url} until Ctrl-C; its files are in {stage.folder
   user:mia          {stage.approver_key}
 For an MCP client:
   {json.dumps({"mcpServers": {"demo": client}})}
-In another terminal:
+In another terminal, as user:mia:
+  export GATEWAY_KEY={stage.approver_key}
+  gateway -c {stage.settings} holds list
   gateway -c {stage.settings} runs list
   gateway -c {stage.settings} calls list
+And as the agent:
   curl -s {stage.url}/v1/runs -H "Authorization: Bearer {stage.agent_key}\"""", flush=True)  # fmt: skip
         stage.server.wait()
     except KeyboardInterrupt:

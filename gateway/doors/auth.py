@@ -6,8 +6,6 @@ which run and which principal; what that principal is and may do stands in the s
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -19,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.core.model import Principal
 from gateway.doors.http import send_problem
 from gateway.doors.problems import problem
+from gateway.doors.seals import Seal
 from gateway.engine import Caller
 from gateway.ports import Clock, RequestFault
 
@@ -33,7 +32,7 @@ class Authenticator:
     def __init__(self, principals: Iterable[tuple[str, Principal]], secrets: Sequence[bytes], clock: Clock) -> None:
         self._keys = [(bytes.fromhex(sha256), Caller(principal)) for sha256, principal in principals]
         self._principals = {caller.principal.id: caller.principal for _, caller in self._keys}
-        self._secrets = tuple(secrets)
+        self._run_tokens = Seal(secrets, b"run token")
         self._clock = clock
 
     def __call__(self, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
@@ -41,14 +40,14 @@ class Authenticator:
         bearer = _bearer(headers)
         caller = self._by_run_token(bearer) if bearer.startswith(RUN_TOKEN) else self._by_key(bearer)
         if caller is None:
-            raise RequestFault("auth.required", "This key or run token is unknown, expired or revoked.")
+            raise _unknown("This key or run token is unknown, expired or revoked.")
         return caller
 
     def run_token(self, run: str, principal: str, lifetime_ms: int) -> str:
         """A bearer that acts for `principal` in this run only."""
         expires_at = self._clock.now_ms() + lifetime_ms
         claims = f"{expires_at} {run} {principal}".encode()
-        return RUN_TOKEN + _text(claims) + "." + _text(_sign(self._secrets[0], claims))
+        return RUN_TOKEN + self._run_tokens.sealed(claims)
 
     def _by_key(self, bearer: str) -> Caller | None:
         digest = hashlib.sha256(bearer.encode()).digest()
@@ -59,12 +58,8 @@ class Authenticator:
         return found
 
     def _by_run_token(self, bearer: str) -> Caller | None:
-        try:
-            claims, signature = map(_bytes, bearer.removeprefix(RUN_TOKEN).split("."))
-        except ValueError:
-            return None
-        fits = [hmac.compare_digest(_sign(secret, claims), signature) for secret in self._secrets]
-        if not any(fits):
+        claims = self._run_tokens.opened(bearer.removeprefix(RUN_TOKEN))
+        if claims is None:
             return None
         expires_at, run, id = claims.decode().split(" ", 2)
         principal = self._principals.get(id)
@@ -76,31 +71,16 @@ class Authenticator:
 def _bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
     sent = [value for name, value in headers if name == b"authorization"]
     if not sent:
-        raise RequestFault("auth.required", "The request carries no Authorization header.")
+        raise _unknown("The request carries no Authorization header.")
     scheme, _, bearer = sent[0].partition(b" ")
     bearer = bearer.strip(b" ")
     if len(sent) > 1 or scheme.lower() != b"bearer" or not bearer or len(bearer) > _MAX_BEARER or not bearer.isascii():
-        raise RequestFault("auth.required", "The Authorization header is not one `Bearer` and a key or run token.")
+        raise _unknown("The Authorization header is not one `Bearer` and a key or run token.")
     return bearer.decode()
 
 
-def _sign(secret: bytes, claims: bytes) -> bytes:
-    return hmac.digest(secret, b"run token\0" + claims, "sha256")
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    """Raises ValueError; only what `_text` writes is read, so that one token has one spelling."""
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError("not base64url") from error
-    if _text(data) != text:
-        raise ValueError("another spelling of base64url")
-    return data
+def _unknown(message: str) -> RequestFault:
+    return RequestFault("auth.required", message)
 
 
 class OwnHostOnly:

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from gateway.doors.problems import Problem
-from gateway.ports import RequestFault
+from gateway.ports import RequestFault, malformed
 from gateway.wire import json
 
 MAX_BODY = 1024 * 1024
@@ -69,7 +69,7 @@ async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, t
         if not overdue or task is None:
             raise
         task.uncancel()
-        raise RequestFault("request.malformed", f"The body was not complete after {timeout_s:g} s.") from None
+        raise malformed(f"The body was not complete after {timeout_s:g} s.") from None
     finally:
         timer.cancel()
 

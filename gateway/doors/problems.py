@@ -11,22 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.core.model import BudgetLeft, Busy, Doubt, Failed, Finding, Json, Refused
-from gateway.core.reasons import reason
+from gateway.core.reasons import Reason, reason
 from gateway.doors.render import budget_json
 from gateway.ports import GatewayFault, LedgerFault, RequestFault
-
-WAIT_S: Mapping[str, int] = {
-    "approval.required": 5,
-    "budget.in_flight": 1,
-    "budget.open_holds": 30,
-    "budget.open_runs": 30,
-    "call.in_flight": 1,
-    "gateway.stopping": 2,
-    "ledger.unavailable": 2,
-    "tool.timeout": 5,
-    "upstream.unavailable": 5,
-}
-"""Seconds after which asking again may help; what isn't named here doesn't change by waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +32,23 @@ def problem(fault: GatewayFault | Refused | Busy | Failed | Doubt, budget: Budge
             first = fault.findings[0]
             return _problem(first.reason, first.message, fault.findings, fault.call, fault.budget)
         case Busy():
-            return _problem("call.in_flight", f"Call {fault.call} is still running.", (), fault.call, fault.budget)
-        case Failed():
-            outcome = fault.outcome
-            code, wait_ms = outcome.reason or "tool.error", outcome.retry_after_ms
-            return _problem(code, outcome.message, (), fault.call, fault.budget, wait_s=None if wait_ms is None else math.ceil(wait_ms / 1000))
-        case Doubt():
-            return _problem("call.in_doubt", fault.message, (), fault.call, fault.budget)
+            return running(f"Call {fault.call} is still running.", fault.call, fault.budget)
+        case Failed() | Doubt():
+            outcome, wait_ms = fault.outcome, fault.outcome.retry_after_ms
+            assert outcome.reason is not None
+            wait_s = None if wait_ms is None else math.ceil(wait_ms / 1000)
+            return _problem(outcome.reason, outcome.message, (), fault.call, fault.budget, wait_s=wait_s)
         case RequestFault():
             return _problem(fault.reason, fault.message, fault.findings, None, budget, data=fault.data)
         case LedgerFault():  # what went wrong inside is for the log, not for whoever asked
             return _problem("ledger.unavailable", "The gateway can't record anything at the moment, so it does nothing.", (), None, budget)
         case _:
             return failure()
+
+
+def running(detail: str, call: str | None = None, budget: BudgetLeft | None = None) -> Problem:
+    """The wait for a call's result ended before the call did."""
+    return _problem("call.in_flight", detail, (), call, budget)
 
 
 def failure() -> Problem:
@@ -89,12 +80,11 @@ def _problem(
         "call": call,
         "budget": None if budget is None else budget_json(budget),
     }
-    return Problem(row.status, body, tuple(_headers(code, row.status, wait_s)))
+    return Problem(row.status, body, tuple(_headers(row, wait_s)))
 
 
-def _headers(code: str, status: int, wait_s: int | None) -> Iterable[tuple[bytes, bytes]]:
-    seconds = WAIT_S.get(code) if wait_s is None or code not in WAIT_S else wait_s
-    if seconds is not None:
-        yield b"retry-after", str(seconds).encode()
-    if status == 401:
+def _headers(row: Reason, wait_s: int | None) -> Iterable[tuple[bytes, bytes]]:
+    if row.wait_s is not None:
+        yield b"retry-after", str(row.wait_s if wait_s is None else wait_s).encode()
+    if row.status == 401:
         yield b"www-authenticate", b'Bearer realm="tool-call-gateway"'

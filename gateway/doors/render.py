@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.core.model import BudgetLeft, Completed, Held, Requirement
 from gateway.core.run import CallRecord, Hold, Run
-from gateway.engine import HoldView, RunView, TurnView
+from gateway.engine import HoldView, RunView, ToolView, TurnView
 from gateway.ports import Recorded
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,7 +140,14 @@ def completed_json(reply: Completed) -> dict[str, Any]:
 def held_json(reply: Held) -> dict[str, Any]:
     """`url` is where the hold can be read and decided, below the gateway's own address."""
     hold = {"hold": reply.hold, "url": f"/v1/holds/{reply.hold}", "expires_at": time_text(reply.expires_at)}
-    return {"call": reply.call, "status": reply.state, "hold": hold, "message": reply.message, "budget": budget_json(reply.budget)}
+    return {
+        "call": reply.call,
+        "status": reply.state,
+        "reason": reply.reason,
+        "hold": hold,
+        "message": reply.message,
+        "budget": budget_json(reply.budget),
+    }
 
 
 _RECONCILED = {
@@ -195,6 +202,20 @@ def hold_json(view: HoldView) -> dict[str, Any]:
 
 def _requirement(hold: Hold, one: Requirement) -> dict[str, Any]:
     return {"rule": one.rule, "approvers": list(one.approvers), "quorum": one.quorum, "met": hold.met(one)}
+
+
+def tool_json(view: ToolView) -> dict[str, Any]:
+    """A definition is shown where there is something to decide on."""
+    tool, pin = view.tool, view.pin
+    return {
+        "tool": view.name,
+        "state": view.state,
+        "note": None if tool is None else tool.unaccepted or tool.unsupported,
+        "digest": None if tool is None else tool.digest,
+        "accepted": None if pin is None else {"digest": pin.digest, "by": pin.by or None, "at": time_text(pin.at)},
+        "definition": None if tool is None or tool.usable else tool.definition,
+        "accepted_definition": view.accepted,
+    }
 
 
 # ---- foreign text -------------------------------------------------------------------------------------------------------

@@ -7,12 +7,16 @@ from gateway.engine.api import (
     ListedTool,
     RunRequest,
     RunView,
+    ToolView,
     TurnResult,
     TurnView,
     UsageRequest,
 )  # fmt: skip
+from gateway.engine.desk import fault, stopping
+from gateway.engine.inquiry import Answers
 from gateway.engine.sweep import Engine
 
 __all__ = [
-    "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "TurnResult", "TurnView", "UsageRequest",
+    "Answers", "AskedCall", "Caller", "Engine", "HoldView", "ListedTool", "RunRequest", "RunView", "ToolView", "TurnResult", "TurnView",
+    "UsageRequest", "fault", "stopping",
 ]  # fmt: skip

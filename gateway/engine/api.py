@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gateway.core.deployment import Pin
 from gateway.core.model import BudgetLeft, Json, Principal, Tool
 from gateway.core.run import CallRecord, Hold, Run, Turn
 
@@ -96,9 +97,22 @@ class HoldView:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolView:
+    """A tool as operators see it. `state`: accepted, changed or new (both held back), unsupported (held back for its schema), away (accepted
+    once, not offered now). `accepted`: the accepted definition where another one is offered."""
+
+    name: str
+    state: str
+    tool: Tool | None
+    pin: Pin | None
+    accepted: Mapping[str, Json] | None
+
+
+@dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as a run may see it: `definition` with injected arguments hidden."""
+    """A tool as a run may see it: `definition` with injected arguments hidden; `short`: the name that the policy lists it under."""
 
     tool: Tool
     definition: Mapping[str, Json]
     effect: str
+    short: str | None = None

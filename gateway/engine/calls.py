@@ -7,11 +7,11 @@ a read whose last waiter has left is cancelled, a write never is, except with it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.core.assess import Assessment, assess
 from gateway.core.decide import calls
+from gateway.core.guards.approval import asks
 from gateway.core.guards.guard import RunFacts
 from gateway.core.left import budget_left
 from gateway.core.model import (
@@ -28,16 +28,17 @@ from gateway.core.model import (
     Refused,
     Reply,
 )  # fmt: skip
+from gateway.core.outcomes import in_doubt
 from gateway.core.policy import PolicySet
 from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
+from gateway.engine.desk import stopping
 from gateway.engine.errands import Errands
-from gateway.engine.flights import Landed
-from gateway.ports import RequestFault
-
-Progress = Callable[[Mapping[str, Json]], None]
+from gateway.engine.flights import Flight, Landed
+from gateway.engine.inquiry import Answers
+from gateway.ports import NOBODY, Client, RequestFault
 
 
 @dataclass
@@ -47,20 +48,20 @@ class Wish:
     who: Caller
     run: Run
     request: CallRequest
-    progress: Progress | None
+    client: Client
     gone: asyncio.Future[None] | None
     patience_end: int | None = field(default=None)
 
 
 class Calls(Errands):
     async def call(
-        self, who: Caller, run: str, request: CallRequest, *, progress: Progress | None = None, gone: asyncio.Future[None] | None = None
+        self, who: Caller, run: str, request: CallRequest, *, client: Client = NOBODY, gone: asyncio.Future[None] | None = None
     ) -> Reply:
         """Govern one call. Refusals are values; raises RequestFault only for run.unknown, and LedgerFault when nothing could be recorded."""
         _, state = await self.owned(who, run)
         if self.stopping:
-            return Refused(None, (Finding("gateway", "gateway.stopping", "The gateway is stopping; nothing was started."),))
-        wish = Wish(who, state, request, progress, gone)
+            return Refused(None, (stopping(),))
+        wish = Wish(who, state, request, client, gone)
         digest = state.policy_digest
         streams = [stream_of(run)] if state.continues is None else await self.streams_of(state)
         while True:
@@ -93,26 +94,30 @@ class Calls(Errands):
         match answer:
             case calls.Admit(call):
                 found, record = command.assessment, tree.calls[call]
-                flight = self.launch(record, found.rule, found.arguments, wish.progress, wish.request.trace)
-                landed = await self.ride(flight, wish.gone, None)
-                if landed is None:
-                    return await self._busy(wish, record)
-                return await self._from_record(wish, None, landed.record, _ELSEWHERE) if landed.fenced else self._landed(wish, landed)
+                flight = self.launch(record, found.rule, found.arguments, wish.client, wish.request.trace)
+                return await self._ridden(wish, flight, None)
             case Join(record):
                 return await self._join(wish, command, record)
             case calls.Answered(record):
                 return await self._from_record(wish, command, record)
             case Doubtful(record):
-                return Doubt(record.id, _DOUBT, budget_left(tree, wish.run.id, tree.at))
+                return Doubt(record.id, in_doubt(_DOUBT), budget_left(tree, wish.run.id, tree.at))
             case calls.Deny(call, findings):
                 return Refused(call, findings, budget_left(tree, wish.run.id, tree.at))
             case calls.Wait(call, hold):
                 return await self._held(wish, call, hold)
         raise AssertionError(f"no reply for {answer!r}")
 
-    async def _busy(self, wish: Wish, record: CallRecord) -> Busy:
+    async def _ridden(self, wish: Wish, flight: Flight, wait_ms: int | None) -> Reply:
+        landed = await self.ride(flight, wish.gone, wait_ms, bool(wish.client.capabilities))
+        if landed is None:
+            return await self._busy(wish, flight.record, flight)
+        return await self._from_record(wish, None, landed.record, _ELSEWHERE) if landed.fenced else self._landed(wish, landed)
+
+    async def _busy(self, wish: Wish, record: CallRecord, flight: Flight | None = None) -> Busy:
         tree, run, now = await self._budget(wish)
-        return Busy(record.id, budget_left(tree, run, now))
+        question = flight.inquiry.open if flight is not None and flight.inquiry is not None and wish.client.capabilities else None
+        return Busy(record.id, budget_left(tree, run, now), question)
 
     async def _budget(self, wish: Wish) -> tuple[Tree, str, int]:
         tree = await self.ledger.state(stream_of(wish.run.id))
@@ -131,11 +136,11 @@ class Calls(Errands):
     async def _held(self, wish: Wish, call: str, hold: Hold) -> Reply:
         tree, run, now = await self._budget(wish)
         record = tree.calls[call]
-        message = (
+        wait = asks(
             f"Not executed yet: {record.tool!r} waits for approval ({hold.id}). Make the same call again later to get its result; "
             "it will be executed once."
         )
-        return Held(call, hold.id, hold.expires_at, message, budget_left(tree, run, now), record.state)
+        return Held(call, hold.id, hold.expires_at, wait.reason, wait.message, budget_left(tree, run, now), record.state)
 
     # ---- flights --------------------------------------------------------------------------------------------------------
 
@@ -145,7 +150,7 @@ class Calls(Errands):
         record, outcome = landed.record, landed.outcome
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
-            return Doubt(record.id, outcome.message or _DOUBT, left)
+            return Doubt(record.id, in_doubt(outcome.message or _DOUBT), left)
         if not outcome.answered or outcome.result is None:
             return Failed(record.id, outcome, left)
         return Completed(record.id, record.state, outcome.result, left, record.reason)
@@ -154,11 +159,11 @@ class Calls(Errands):
         """Wait for the one dispatch, here or in another process; its record is then this call's answer too."""
         if (flight := self.flights.get(record.id)) is not None:
             was_left = flight.cancelled
-            landed = await self.ride(flight, wish.gone, self._patience(wish))
+            landed = await self.ride(flight, wish.gone, self._patience(wish), bool(wish.client.capabilities))
             if landed is None:
-                return await self._busy(wish, record)
+                return await self._busy(wish, record, flight)
             if was_left and landed.record.state == "cancelled":  # its last waiter had gone before this one came
-                return await self.call(wish.who, wish.run.id, wish.request, progress=wish.progress, gone=wish.gone)
+                return await self.call(wish.who, wish.run.id, wish.request, client=wish.client, gone=wish.gone)
         elif not await self.until(stream_of(record.id), lambda tree: tree.calls[record.id].state != "admitted", self._patience(wish), wish.gone):
             return await self._busy(wish, record)
         answer, _ = await self.decide(
@@ -166,6 +171,31 @@ class Calls(Errands):
         )  # fmt: skip
         assert isinstance(answer, calls.Answered)
         return await self._from_record(wish, command, answer.record, _JOINED)
+
+    async def resume(
+        self,
+        who: Caller,
+        run: str,
+        call: str,
+        number: int,
+        answers: asyncio.Future[Answers],
+        *,
+        client: Client,
+        gone: asyncio.Future[None] | None = None,
+    ) -> Reply:
+        """Answer what a running call's tool asked, as soon as the client's answers are there, and wait on for the call.
+
+        What has ended is answered from the record; what another process runs, which no answer reaches from here, is still running. Raises
+        RequestFault: run.unknown, call.unknown."""
+        tree, state = await self.owned(who, run)
+        record = _call_of(tree, run, call)
+        wish = Wish(who, state, CallRequest(record.tool, {}, "mcp"), client, gone)
+        flight = self.flights.get(call)
+        if flight is None or flight.inquiry is None:
+            return await self._as_it_stands(wish, record)
+        flight.inquiry.listener = client
+        flight.inquiry.answer(number, await self.answered(flight, answers, gone))
+        return await self._ridden(wish, flight, None)
 
     def _patience(self, wish: Wish) -> int:
         return wish.request.wait_ms if wish.request.wait_ms is not None else 20_000
@@ -179,7 +209,7 @@ class Calls(Errands):
         if record.state == "admitted":
             return Busy(record.id, left)
         if record.state in ("in_doubt", "abandoned"):
-            return Doubt(record.id, _DOUBT if record.state == "in_doubt" else _ABANDONED, left)
+            return Doubt(record.id, in_doubt(_DOUBT if record.state == "in_doubt" else _ABANDONED), left)
         if record.result is None or not record.answered:
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
@@ -201,10 +231,8 @@ class Calls(Errands):
     async def call_state(self, who: Caller, run: str, call: str, wait_ms: int | None) -> Reply:
         """How a call stands, waiting up to `wait_ms` for it to change. Raises RequestFault: run.unknown, call.unknown."""
         tree, state = await self.seen(who, run)
-        record = tree.calls.get(call)
-        if record is None or record.run != run:
-            raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
-        wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), None, None)
+        record = _call_of(tree, run, call)
+        wish = Wish(who, state, CallRequest(record.tool, {}, "rest", wait_ms=wait_ms), NOBODY, None)
         if wait_ms and record.state in ("held", "admitted"):
             before = record.state
             await self.until(stream_of(run), lambda now: now.calls[call].state != before, wait_ms)
@@ -219,7 +247,7 @@ class Calls(Errands):
         if record.state == "admitted":
             return Busy(record.id, left)
         if record.state == "denied":
-            return Refused(record.id, (Finding("record", record.reason or "guard.failed", f"{record.id} was refused ({record.reason})."),), left)
+            return Refused(record.id, (Finding("record", record.refusal, f"{record.id} was refused ({record.reason})."),), left)
         return await self._from_record(wish, None, record, _RECORDED)
 
 
@@ -233,7 +261,18 @@ _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be s
 _ABANDONED = "It was sent, and it could not be found out whether it took effect. It will not be sent again."
 
 
+def _call_of(tree: Tree, run: str, call: str) -> CallRecord:
+    record = tree.calls.get(call)
+    if record is None or record.run != run:
+        raise no_such_call(run, call)
+    return record
+
+
+def no_such_call(run: str, call: str) -> RequestFault:
+    return RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+
+
 def _unanswered(record: CallRecord) -> Outcome:
-    code = record.reason or "tool.error"
+    code = record.refusal
     return Outcome(record.state, code, f"{record.id}: {reason(code).title.lower()}.", status=record.status, not_applied=record.not_applied)
 

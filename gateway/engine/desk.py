@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gateway.core.decide.draft import Draft, NeedsStream
+from gateway.core.decide.starting import unknown
 from gateway.core.model import Finding, Principal, PrincipalCaps
 from gateway.core.policy import PolicySet
 from gateway.core.run import Run, Tree, stream_of
@@ -93,19 +94,16 @@ class Desk:
 
     async def seen(self, who: Caller, run: str, *, roles: frozenset[str] = frozenset({"operator", "viewer"})) -> tuple[Tree, Run]:
         """The run, if this caller may see it; for others there is no such run."""
-        tree = await self.ledger.state(stream_of(run)) if run.startswith("run_") else Tree()
-        found = tree.runs.get(run)
-        if found is None or not may_see(who, tree, found, roles):
-            raise RequestFault("run.unknown", f"There is no run {run!r}.")
-        return tree, found
+        return _shown(await self.ledger.state(stream_of(run)) if run.startswith("run_") else Tree(), who, run, roles)
 
-    async def owned(self, who: Caller, run: str) -> tuple[Tree, Run]:
-        """The run, if it is the caller's own to act in."""
-        return await self.seen(who, run, roles=frozenset())
+    async def owned(self, who: Caller, run: str, roles: frozenset[str] = frozenset()) -> tuple[Tree, Run]:
+        """The run, if it is the caller's own to act in. Other processes may have moved it since: what is done with it is decided anew."""
+        tree = self.ledger.at_hand(stream_of(run)) if run.startswith("run_") else None
+        return await self.seen(who, run, roles=roles) if tree is None or run not in tree.runs else _shown(tree, who, run, roles)
 
     async def directed(self, who: Caller, run: str) -> tuple[Tree, Run]:
-        """The run, if the caller owns or operates it."""
-        return await self.seen(who, run, roles=frozenset({"operator"}))
+        """The run, if the caller owns or operates it; as with `owned`."""
+        return await self.owned(who, run, frozenset({"operator"}))
 
     # ---- waiting --------------------------------------------------------------------------------------------------------
 
@@ -130,12 +128,23 @@ class Desk:
                 self.watches.discard(watch)
 
 
+def _shown(tree: Tree, who: Caller, run: str, roles: frozenset[str]) -> tuple[Tree, Run]:
+    found = tree.runs.get(run)
+    if found is None or not may_see(who, tree, found, roles):
+        raise fault(unknown(run))
+    return tree, found
+
+
 def may_see(who: Caller, tree: Tree, run: Run, roles: frozenset[str]) -> bool:
     """Its owner (by key, or by a token of it or of a run above it), or one of the roles."""
     lineage = {one.id for one in tree.lineage(run.id)}
     if who.run is not None:
         return who.run in lineage
     return who.principal.id in (run.principal, run.opened_by) or bool(who.principal.roles & roles)
+
+
+def stopping(message: str = "The gateway is stopping; nothing was started.") -> Finding:
+    return Finding("gateway", "gateway.stopping", message)
 
 
 def fault(finding: Finding) -> RequestFault:

@@ -11,9 +11,9 @@ from gateway.core.model import Finding, Json
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.api import Caller
-from gateway.engine.desk import fault
-from gateway.engine.runs import Runs
-from gateway.ports import RequestFault
+from gateway.engine.calls import no_such_call
+from gateway.engine.desk import fault, stopping
+from gateway.engine.runs import Runs, forbidden
 
 
 class Word(NamedTuple):
@@ -32,7 +32,7 @@ class Doubts(Runs):
         """
         record, rule, approvers = await self._to_reconcile(who, run, call)
         if self.stopping:
-            raise RequestFault("gateway.stopping", "The gateway is stopping.")
+            raise fault(stopping())
         arguments, tool = await self._arguments(record), self.catalog.tool(record.tool)
         again = doubts.Again(rule, tool.digest, self.owner, self.lease_ms) if rule and tool and arguments is not None else None
         result = self.ids.seal(stream_of(call), _as_result(word))
@@ -55,9 +55,9 @@ class Doubts(Runs):
             if who.run is None and doubts.may_reconcile(who.principal, approvers, tree, record):
                 return record, rule, approvers
             await self.seen(who, run)
-            raise RequestFault("auth.forbidden", "It takes an operator, or a person whom the call's rule names as approver, who didn't ask for it.")
+            raise forbidden("It takes an operator, or a person whom the call's rule names as approver, who didn't ask for it.")
         await self.seen(who, run)
-        raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        raise no_such_call(run, call)
 
 
 def _approvers(tree: Tree, record: CallRecord, rule: ToolRule | None) -> frozenset[str]:

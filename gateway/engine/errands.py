@@ -15,7 +15,7 @@ from gateway.core.decide import doubts, ready, settle
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
 from gateway.core.model import Effect, Json, Outcome
-from gateway.core.outcomes import outcome_of_answer, outcome_of_fault
+from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault
 from gateway.core.policy import PolicySet, Probe, ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.engine.desk import Decide
@@ -61,8 +61,7 @@ class Errands(Flights):
     async def _recovery(self, record: CallRecord) -> tuple[settle.AgainCommand | settle.SettleCommand, dict[str, Json] | None]:
         """What is to be decided about one call, and what would be dispatched."""
         if record.owner == self.owner:  # no flight came of it: whoever wanted it was gone before it could be sent
-            nothing = Outcome("cancelled", "call.cancelled", "It was never sent.", not_applied=True)
-            return settle.SettleCommand(record.id, record.attempt, self.owner, nothing, None), None
+            return settle.SettleCommand(record.id, record.attempt, self.owner, called_off("It was never sent."), None), None
         rule = await self._rule(record)
         arguments = await self._arguments(record) if record.effect is not Effect.NON_IDEMPOTENT else {}
         if rule is None or arguments is None:

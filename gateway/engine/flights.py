@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.assess import review
 from gateway.core.decide import settle
-from gateway.core.model import Effect, Json, Outcome, Payload
-from gateway.core.outcomes import outcome_of_answer, outcome_of_fault, standing
+from gateway.core.model import Effect, Json, Outcome, Payload, Tool
+from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
-from gateway.ports import Dispatch, LedgerFault, UpstreamFault
+from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
+from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, Unanswered, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
 
@@ -54,7 +55,8 @@ class Flight:
     rule: ToolRule
     arguments: Mapping[str, Json]
     trace: Mapping[str, str]
-    listeners: list[Callable[[Mapping[str, Json]], None]] = field(default_factory=list)
+    client: Client = NOBODY
+    inquiry: Inquiry | None = None
     task: asyncio.Task[Landed] | None = None
     riders: int = 0
     on_wire: bool = False
@@ -74,15 +76,18 @@ class Flight:
             elif self.nap is not None:
                 self.nap.cancel()
 
+    def give_up(self) -> None:
+        """The gateway stops: wait for no further try, and for no answer of the client's."""
+        if self.nap is not None:
+            self.nap.cancel()
+        if self.inquiry is not None:
+            self.inquiry.end()
+
     def overrun(self) -> None:
         """The upstream didn't keep its own deadline; end the attempt from here."""
         if self.on_wire and self.task is not None:
             self.overran = True
             self.task.cancel()
-
-    def heard(self, params: Mapping[str, Json]) -> None:
-        for listener in self.listeners:
-            listener(params)
 
 
 class Flights(Desk):
@@ -96,21 +101,24 @@ class Flights(Desk):
         record: CallRecord,
         rule: ToolRule,
         arguments: Mapping[str, Json],
-        progress: Callable[[Mapping[str, Json]], None] | None = None,
+        client: Client = NOBODY,
         trace: Mapping[str, str] | None = None,
     ) -> Flight:
         """Dispatch an admitted call, unless the gateway has stopped. The task is kept until it has landed."""
-        flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, [progress] if progress else [])
-        flight.ends_at_boot = self._end_of(record, rule)
+        flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, client)
+        if client.capabilities:
+            flight.inquiry = Inquiry(client, self.clock, record.deadline_at)
+            flight.client = flight.inquiry.client
+        flight.ends_at_boot = self._end_of(record)
         if self.over:
             flight.cancel()
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
 
-    def _end_of(self, record: CallRecord, rule: ToolRule) -> int:
-        """An attempt's deadline on the clock that never jumps; a wall clock that was set back gives it no more than its timeout."""
-        return self.clock.boot_ms() + min(record.deadline_at - self.clock.now_ms(), rule.timeout_ms)
+    def _end_of(self, record: CallRecord) -> int:
+        """An attempt's deadline on the clock that never jumps: a wall clock that is set back grants no more, nor does a process that was stopped."""
+        return self.clock.boot_ms() + record.deadline_at - self.clock.now_ms()
 
     def _forget(self, flight: Flight, task: asyncio.Task[Landed]) -> None:
         record = flight.record
@@ -127,20 +135,32 @@ class Flights(Desk):
             await self.decide([stream_of(command.call)], lambda states, now, c=command: settle.settle(states, c, now))  # type: ignore[misc]
             self.unrecorded.remove(command)
 
-    async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None) -> Landed | None:
-        """Wait for a flight; None when the time is up or the rider left. A read that loses its last rider is cancelled."""
+    async def ride(self, flight: Flight, gone: asyncio.Future[None] | None, wait_ms: int | None, answers: bool = False) -> Landed | None:
+        """Wait for a flight; None when the time is up, the rider left, or the tool asks one who `answers`.
+
+        A read that loses its last rider is cancelled, unless its tool waits for an answer: then the rider will come back."""
         task = flight.task
         assert task is not None
         flight.riders += 1
         try:
-            if gone is None and wait_ms is None:
+            if gone is None and wait_ms is None and not answers:
                 return await asyncio.shield(task)
-            await _either(task, gone, wait_ms)
+            await _either(task, gone, wait_ms, flight.inquiry.asked if answers and flight.inquiry else None)
             return task.result() if task.done() else None
         finally:
             flight.riders -= 1
-            if flight.riders == 0 and not task.done() and flight.record.effect is Effect.READ_ONLY:
+            waits = flight.inquiry is not None and flight.inquiry.open is not None
+            if flight.riders == 0 and not task.done() and not waits and flight.record.effect is Effect.READ_ONLY:
                 flight.cancel()
+
+    async def answered(self, flight: Flight, answers: asyncio.Future[Answers], gone: asyncio.Future[None] | None) -> Answers:
+        """The client's answers, or that there are none because the call ended or the client left first."""
+        assert flight.task is not None
+        await _either(flight.task, gone, None, answers)
+        if answers.done():
+            return answers.result()
+        answers.cancel()
+        return Unanswered(NO_ANSWER, "The client left.")
 
     def cancel_flights(self, runs: set[str], turn: int | None = None) -> None:
         """Reach every call in flight of these runs (of one turn)."""
@@ -163,7 +183,7 @@ class Flights(Desk):
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted" or record.owner != self.owner:
                 return self._landing(flight, outcome, record, tree)
-            flight.record, flight.stands, flight.outcome, flight.ends_at_boot = record, outcome, None, self._end_of(record, flight.rule)
+            flight.record, flight.stands, flight.outcome, flight.ends_at_boot = record, outcome, None, self._end_of(record)
 
     async def _nap(self, flight: Flight, ms: int) -> None:
         """Wait for the next try; a cancel ends the waiting."""
@@ -173,12 +193,6 @@ class Flights(Desk):
         finally:
             flight.nap.cancel()
             flight.nap = None
-
-    def wake(self) -> None:
-        """End all waiting for a next try."""
-        for flight in self.flights.values():
-            if flight.nap is not None:
-                flight.nap.cancel()
 
     async def _wait(self, flight: Flight, outcome: Outcome) -> int | None:
         """How long until the next try: doubling, or as long as the upstream asks. None if the call is no longer ours then, or its run over."""
@@ -191,18 +205,19 @@ class Flights(Desk):
 
     async def _attempt(self, flight: Flight) -> Outcome:
         record = flight.record
-        tree = await self.ledger.state(stream_of(record.run))
-        left = min(record.deadline_at - self.clock.now_ms(), flight.ends_at_boot - self.clock.boot_ms())
+        stream = stream_of(record.run)
+        tree = self.ledger.at_hand(stream) or await self.ledger.state(stream)  # no older than the intent
+        left = min(record.deadline_at - max(self.clock.now_ms(), tree.at), flight.ends_at_boot - self.clock.boot_ms())
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
-            return Outcome("cancelled", "call.cancelled", "Cancelled before it was sent; nothing was executed.", not_applied=True)
-        if left <= 0 or tool is None:
-            kind = "unavailable" if tool is None else "connect_timeout"
-            return outcome_of_fault(kind, f"{record.tool} was not sent: {'no time was left' if tool else 'it is gone'}.", record.effect)
+            return called_off("Cancelled before it was sent; nothing was executed.")
+        if left <= 0 or tool is None or _is_other(tool, record):
+            kind, why = ("connect_timeout", "no time was left") if left <= 0 else ("unavailable", "it is gone" if tool is None else "it has changed")
+            return outcome_of_fault(kind, f"{record.tool} was not sent: {why}.", record.effect)
         idempotency = flight.rule.idempotency
         dispatch = Dispatch(
             tool, flight.arguments, record.key, idempotency.send_as, record.deadline_at, left, record.effect is Effect.NON_IDEMPOTENT,
-            call=record.id, attempt=record.attempt, trace=flight.trace, progress=flight.heard if flight.listeners else None,
+            call=record.id, attempt=record.attempt, trace=flight.trace, client=flight.client,
         )  # fmt: skip
         overdue = asyncio.get_running_loop().call_later((left + SAFETY_MS) / 1000, flight.overrun)
         try:
@@ -265,6 +280,11 @@ class Flights(Desk):
         return None if data is None else self.ids.unseal(data)
 
 
+def _is_other(tool: Tool, record: CallRecord) -> bool:
+    """Has the definition become another since it was judged, and perhaps approved?"""
+    return tool.unaccepted is not None or record.tool_digest not in ("", tool.digest)
+
+
 def _stopped(tree: Tree, record: CallRecord) -> bool:
     """Has its turn, or its run, been ended or frozen since the intent? (A budget or loop that closed the run lets admitted calls finish.)"""
     turn = tree.runs[record.run].turns.get(record.turn)
@@ -273,8 +293,10 @@ def _stopped(tree: Tree, record: CallRecord) -> bool:
     return any(one.state == "frozen" or one.status == "cancelled" or one.reason == "deadline_exceeded" for one in tree.lineage(record.run))
 
 
-async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None) -> None:
-    """Wait for the task, the caller's leaving, or the time; `asyncio.wait` would cost three times as much on each call."""
+async def _either(
+    task: asyncio.Future[Any], gone: asyncio.Future[None] | None, wait_ms: int | None, asked: asyncio.Future[Any] | None = None
+) -> None:
+    """Wait for the task, the caller's leaving, the time, or a question; `asyncio.wait` would cost three times as much on each call."""
     loop = asyncio.get_running_loop()
     over = loop.create_future()
 
@@ -283,7 +305,7 @@ async def _either(task: asyncio.Future[Any], gone: asyncio.Future[None] | None, 
             over.set_result(None)
 
     timer = loop.call_later(wait_ms / 1000, end) if wait_ms is not None else None
-    watched = [task] if gone is None else [task, gone]
+    watched = [one for one in (task, gone, asked) if one is not None]
     for one in watched:
         one.add_done_callback(end)
     try:

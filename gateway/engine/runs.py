@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.core.decide import holds, runs, turns
+from gateway.core.decide import holds, runs, starting, turns
 from gateway.core.guards.budgets import SAYS_NOTHING, checked_caps, limits_of
+from gateway.core.guards.turns import unknown
 from gateway.core.left import budget_left
-from gateway.core.model import Finding, Json, Limits
+from gateway.core.model import BudgetLeft, Finding, Json, Limits
+from gateway.core.policy import PolicySet, ungoverned
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, principal_stream, stream_of
 from gateway.core.units import usd_micros
 from gateway.engine.api import AskedCall, Caller, HoldView, ListedTool, RunRequest, RunView, TurnResult, TurnView, UsageRequest
 from gateway.engine.calls import Calls
-from gateway.engine.desk import fault, may_see
-from gateway.engine.listing import listed
-from gateway.ports import Recorded, RequestFault
+from gateway.engine.desk import fault, may_see, stopping
+from gateway.engine.listing import Naming, listed
+from gateway.ports import Recorded, RequestFault, malformed
 
 DEFAULT_TASK_TYPE = "interactive"
 LOOKED_THROUGH = 1_000
@@ -25,12 +27,16 @@ IMPLICIT_AGAIN_MS = 30 * 60_000
 
 
 class Runs(Calls):
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._naming = Naming()
+
     # ---- runs -----------------------------------------------------------------------------------------------------------
 
     async def open_run(self, who: Caller, request: RunRequest) -> RunView:
         """Open a run, or return the one that has its run_key. Raises RequestFault: policy.none, budget.open_runs, run.*, auth.forbidden."""
         if self.stopping:
-            raise RequestFault("gateway.stopping", "The gateway is stopping.")
+            raise fault(stopping())
         command = self._open_command(who, request)
         streams = [command.id, principal_stream(who.principal.id)]
         if request.continues is not None:
@@ -38,13 +44,13 @@ class Runs(Calls):
             streams.append(stream_of(request.continues))
         if request.parent_run is not None:
             if who.run != request.parent_run:
-                raise RequestFault("auth.forbidden", "A child run is opened with its parent's run token.")
+                raise forbidden("A child run is opened with its parent's run token.")
             await self.owned(who, request.parent_run)
             answer, committed = await self.decide(
                 [stream_of(request.parent_run)], lambda states, now: runs.open_child(states, command, now), keep=command.policies
             )
         elif who.run is not None:
-            raise RequestFault("auth.forbidden", "A run token opens children only; name `parent_run`, or use the principal's key.")
+            raise forbidden("A run token opens children only; name `parent_run`, or use the principal's key.")
         else:
             answer, committed = await self.decide(streams, lambda states, now: runs.open_root(states, command, now), keep=command.policies)
         if isinstance(answer, Finding):
@@ -56,11 +62,12 @@ class Runs(Calls):
         principal = who.principal
         task_type = request.task_type or DEFAULT_TASK_TYPE
         if task_type not in (principal.task_types or {DEFAULT_TASK_TYPE}):
-            raise RequestFault("auth.forbidden", f"{principal.id!r} may not claim the task type {task_type!r}.")
+            raise forbidden(f"{principal.id!r} may not claim the task type {task_type!r}.")
+        if request.parent_run is not None and request.continues is not None:
+            raise malformed("A child run can't continue another: give `parent_run` or `continues`, not both.")
         policies = self.policies.choose(principal, task_type, request.policy)
         if policies is None:
-            named = f" named {request.policy!r}" if request.policy else ""
-            raise RequestFault("policy.none", f"No policy{named} matches principal {principal.id!r} with task type {task_type!r}.")
+            raise fault(ungoverned(principal, task_type, request.policy))
         return runs.OpenCommand(
             self.ids.new("run"), principal, policies, task_type, request.door, _tightened(request.budgets), self.caps(principal).open_runs,
             request.run_key, request.parent_run, request.continues, request.goal, request.labels, request.implicit,
@@ -68,8 +75,8 @@ class Runs(Calls):
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
         """The principal's run of this key, opened on first use."""
-        state = await self.ledger.state(principal_stream(who.principal.id))
-        known: str | None = state.run_keys.get(run_key)
+        state = self.ledger.at_hand(principal_stream(who.principal.id))
+        known: str | None = state and state.run_keys.get(run_key)
         return known or (await self.open_run(who, RunRequest(door, run_key=run_key))).run.id
 
     async def implicit_run(self, who: Caller, door: str) -> str:
@@ -117,7 +124,7 @@ class Runs(Calls):
         """Only an operator lets a frozen run go on."""
         await self.directed(who, run)
         if "operator" not in who.principal.roles:
-            raise RequestFault("auth.forbidden", "Resuming a frozen run takes the role operator.")
+            raise forbidden("Resuming a frozen run takes the role operator.")
         return await self._ran(run, lambda states, now: runs.resume(states, run, who.principal.id, now))
 
     async def events(self, who: Caller, run: str, after: int, limit: int) -> list[Recorded]:
@@ -132,8 +139,17 @@ class Runs(Calls):
 
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         """What the run may use, by name; never charged."""
+        tree, state = await self.seen(who, run)
+        return self._listed(await self.governing(state.policy_digest), budget_left(tree, run, self.clock.now_ms()))
+
+    async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
+        """The tool that the run's policy lists under this short name."""
         _, state = await self.seen(who, run)
-        return listed(self.catalog.all(), await self.governing(state.policy_digest))
+        return self._naming.of(self.catalog.all(), await self.governing(state.policy_digest)).tools.get(name)
+
+    def _listed(self, policies: PolicySet, left: BudgetLeft | None = None) -> list[ListedTool]:
+        tools = self.catalog.all()
+        return listed(tools, policies, self._naming.of(tools, policies), left)
 
     async def _ran(self, run: str, decide: Any) -> RunView:
         answer, committed = await self.decide([stream_of(run)], decide)
@@ -146,7 +162,7 @@ class Runs(Calls):
         policies = await self.governing(run.policy_digest)
         counts = Counter(record.state for record in tree.calls.values() if record.run == run.id)
         waiting = any(state == "held" for state in run.live.values()) or run.in_doubt > 0
-        names = tuple(tool.tool.name for tool in listed(self.catalog.all(), policies))
+        names = tuple(tool.tool.name for tool in self._listed(policies))
         return RunView(run, budget_left(tree, run.id, self.clock.now_ms()), names, dict(counts), waiting, existed)
 
     # ---- turns ----------------------------------------------------------------------------------------------------------
@@ -175,7 +191,7 @@ class Runs(Calls):
         try:
             micros = 0 if usage.cost_usd is None else usd_micros(usage.cost_usd)
         except ValueError as wrong:
-            raise RequestFault("request.malformed", f"cost_usd: {wrong}") from None
+            raise malformed(f"cost_usd: {wrong}") from None
         used = turns.Usage(
             usage.model, usage.input, usage.output, usage.cache_creation, usage.cache_read, micros, "reporter" if reporter else "self_reported"
         )  # fmt: skip
@@ -193,7 +209,7 @@ class Runs(Calls):
         tree, state = await self.seen(who, run)
         turn = state.turns.get(number)
         if turn is None:
-            raise fault(turns.unknown(state, number))
+            raise fault(unknown(state, number))
         return await self._turn_view(tree, state, turn)
 
     async def _turned(self, run: str, decide: Any) -> TurnView:
@@ -251,7 +267,7 @@ class Runs(Calls):
         """Approve or deny. Raises RequestFault: hold.unknown, hold.forbidden, hold.digest, hold.conflict (data: the state)."""
         before = await self.hold(who, hold)
         if who.run is not None:
-            raise RequestFault("hold.forbidden", "A run token can't vote.")
+            raise fault(holds.forbidden("A run token can't vote."))
         command = holds.VoteCommand(hold, who.principal, vote, digest, note)
         answer, committed = await self.decide([stream_of(hold)], lambda states, now: holds.vote(states, command, now))
         if isinstance(answer, Finding):
@@ -268,6 +284,10 @@ class Runs(Calls):
         return HoldView(hold, record, tree.runs[hold.run], arguments)
 
 
+def forbidden(message: str) -> RequestFault:
+    return fault(starting.forbidden(message))
+
+
 def _may_see_hold(who: Caller, tree: Tree, hold: Hold) -> bool:
     owner = may_see(who, tree, tree.runs[hold.run], frozenset({"operator", "viewer"}))
     return owner or (who.run is None and holds.may_vote(who.principal, hold, tree))
@@ -278,7 +298,7 @@ def _tightened(budgets: Mapping[str, Json]) -> Limits:
     try:
         return limits_of({"budgets": checked_caps(budgets)}, SAYS_NOTHING)
     except ValueError as wrong:
-        raise RequestFault("request.malformed", f"budgets: {wrong}") from None
+        raise malformed(f"budgets: {wrong}") from None
 
 
 def _synthetic(record: CallRecord | None, over: bool) -> str | None:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from gateway.core.decide import runs
 from gateway.core.run import CallRecord, stream_of
 from gateway.engine.doubts import Doubts
+from gateway.engine.reach import Reach
+from gateway.engine.tools import Definitions
 from gateway.ports import LedgerFault
 
 T = TypeVar("T")
@@ -27,10 +29,11 @@ AT_ONCE = 64
 """Calls looked after at the same time: they share commits."""
 
 
-class Engine(Doubts):
+class Engine(Definitions, Doubts):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self._sweeper: asyncio.Task[None] | None = None
+        self._reaching: asyncio.Task[None] | None = None
         self._eraser: asyncio.Task[None] | None = None
         self._erase_at = 0
 
@@ -38,6 +41,8 @@ class Engine(Doubts):
         """Settle what a dead process left, then sweep. The ledger and the catalog are open already."""
         if self.ledger.alone:
             await _each(await self.ledger.in_flight(), self._recover_all)
+        else:
+            self._reaching = asyncio.ensure_future(Reach(self).run())
         self._sweeper = asyncio.ensure_future(self._sweep_for_ever())
 
     def admit_no_more(self) -> None:
@@ -46,7 +51,8 @@ class Engine(Doubts):
         for task in (self._sweeper, self._eraser, *self.watches):
             if task is not None:
                 task.cancel()
-        self.wake()
+        for flight in self.flights.values():
+            flight.give_up()
 
     async def stop(self, grace_ms: int = 10_000) -> None:
         """Admit nothing more, let what is on the wire finish within the grace, cancel and record the rest. May be called again."""
@@ -60,6 +66,8 @@ class Engine(Doubts):
             for flight in list(self.flights.values()):
                 flight.cancel()
             await asyncio.wait(left, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+        if self._reaching is not None:
+            self._reaching.cancel()
 
     def _at_work(self) -> list[asyncio.Task[Any]]:
         return [flight.task for flight in self.flights.values() if flight.task is not None] + list(self.errands)

@@ -10,14 +10,13 @@ from gateway.core.run import stream_of
 from gateway.ledger.codec import Unreadable, decode
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, States
-from gateway.ledger.store import EventRow, Rows, Store
+from gateway.ledger.store import PAGE, EventRow, Rows, Store
 from gateway.ledger.views import COLUMNS, FILTERS, everything
 from gateway.ledger.writer import Writer
 from gateway.ports import Clock, Committed, LedgerFault, Recorded, Step
 
 _PAYLOAD_BYTES = 32 * 1024 * 1024
 _POLICY_CHARS = 8 * 1024 * 1024
-_PAGE = 500
 
 
 class StoreLedger:
@@ -60,6 +59,10 @@ class StoreLedger:
         head = self._states.get(stream) or await self._states.load(stream)
         return head.state
 
+    def at_hand(self, stream: str) -> Any | None:
+        head = self._states.get(stream)
+        return None if head is None else head.state
+
     async def payload(self, stream: str, hash: str) -> bytes | None:
         data = self._payloads.get((stream, hash))
         if data is None and (data := await self.store.reader.payload(stream, hash)) is not None:
@@ -73,7 +76,7 @@ class StoreLedger:
         return text
 
     async def events(self, stream: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
-        return [_recorded(row) for row in await self.store.reader.events(stream, after, limit)]
+        return [recorded(row) for row in await self.store.reader.events(stream, after, limit)]
 
     async def due(self, now: int, limit: int = 500) -> list[str]:
         return await self.store.reader.due(now, limit)
@@ -103,16 +106,16 @@ class StoreLedger:
 
     async def _erasable(self, closed_by: int, after: tuple[int, str]) -> list[tuple[int, str]]:
         async with self.store.snapshot() as reader:  # it may look through many runs: a reader of its own keeps nobody waiting
-            return await reader.erasable(closed_by, after, _PAGE)
+            return await reader.erasable(closed_by, after, PAGE)
 
     async def _erase(self, stream: str) -> int:
         """A stream's payloads, some at a time: appends wait no longer than for a batch."""
         erased = 0
         while True:
             async with self._writing():
-                count = await self.store.erase(stream, _PAGE)
+                count = await self.store.erase(stream, PAGE)
             erased += count
-            if count < _PAGE:
+            if count < PAGE:
                 self._payloads.forget(lambda key: key[0] == stream)
                 return erased
 
@@ -122,7 +125,7 @@ class StoreLedger:
         if self._readonly:
             raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
-            await self.store.begin(())
+            await self.store.begin({})
             try:
                 yield
                 await self.store.commit()
@@ -140,7 +143,7 @@ class StoreLedger:
                 await self.store.write(Rows(views={view: rows}))
 
 
-def _recorded(row: EventRow) -> Recorded:
+def recorded(row: EventRow) -> Recorded:
     try:
         event = decode(row.kind, row.version, row.body)
     except Unreadable as error:

@@ -13,7 +13,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -183,7 +183,7 @@ class SqliteStore:
                 raw.executescript(script)
             raw.execute("PRAGMA busy_timeout = 0")  # a wait on the loop would stop everything; `begin` waits off it
 
-    async def begin(self, streams: Collection[str]) -> Collection[str]:
+    async def begin(self, known: Mapping[str, int | None]) -> Sequence[EventRow]:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _BUSY_S
         with _as_fault(self._path):
@@ -248,7 +248,7 @@ class SqliteStore:
     async def probe(self) -> None:
         await self.rollback()
         for statement in ("add_probe", "delete_probes"):
-            await self.begin(())
+            await self.begin({})
             with _as_fault(self._path):
                 self._raw.execute(_SQL[statement])
             await self.commit()

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.core.events import Event
 from gateway.ledger.checkpoint import Checkpoints
 from gateway.ledger.codec import Unreadable, decode, genesis
-from gateway.ledger.store import CheckpointRow, EventRow, Store
+from gateway.ledger.store import PAGE, CheckpointRow, EventRow, Store
 from gateway.ports import LedgerFault
 
 Empty = Callable[[str], Any]
 Evolve = Callable[[Any, int, int, Event], Any]
 
-_PAGE: Final = 200  # events folded before the loop may do something else: ~10 ms
 _BIG: Final = 256 * 1024  # checkpoints above are read and written on another thread
 
 
@@ -83,6 +84,10 @@ class States:
         """The head, if it is at hand."""
         return self._heads.get(stream)
 
+    def known(self, streams: Iterable[str]) -> dict[str, int | None]:
+        """Stream -> the seq at hand, None for one that isn't."""
+        return {stream: head.state.seq if (head := self._heads.get(stream)) is not None else None for stream in streams}
+
     def heads(self) -> list[tuple[str, Head]]:
         return list(self._heads.items())
 
@@ -109,6 +114,27 @@ class States:
         for stream in streams:
             self._heads.pop(stream, None)
             self._loading.pop(stream, None)
+
+    def forget_all(self) -> None:
+        self._heads.clear()
+        self._loading.clear()
+
+    def follow(self, known: Mapping[str, int | None], rows: Sequence[EventRow]) -> None:
+        """Move heads on by what other processes appended after the seqs at hand. A head that this can't do is forgotten: a load can, or
+        says why not. Where nothing was at hand, a load under way may have read too early; it is late."""
+        self.forget(stream for stream, seq in known.items() if seq is None)
+        for stream, group in groupby(rows, attrgetter("stream")):
+            head, tail = self._heads.get(stream), list(group)
+            try:
+                for row in tail:
+                    if head is not None and row.seq > head.state.seq:
+                        head = self._fold.append(head, row)
+            except LedgerFault:
+                head = None
+            if head is None or len(tail) == PAGE:
+                self.forget((stream,))
+            else:
+                self.put(stream, head)
 
     async def _fill(self, stream: str) -> None:
         """Load into the cache, unless a commit was quicker. All in the task: whoever finds it done finds its effect."""
@@ -138,10 +164,10 @@ class States:
         return await self._extended(self._fold.start(stream), stream)
 
     async def _extended(self, head: Head, stream: str) -> Head:
-        while rows := await self._store.tail(stream, head.state.seq + 1, _PAGE):
+        while rows := await self._store.tail(stream, head.state.seq + 1, PAGE):
             for each in rows:
                 head = self._fold.append(head, each)
-            if len(rows) < _PAGE:
+            if len(rows) < PAGE:
                 break
             await asyncio.sleep(0)
         return head

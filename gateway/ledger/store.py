@@ -5,14 +5,17 @@ Every method raises LedgerFault when the database can't do it, with the cause in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+PAGE: Final = 200
+"""Events of a stream that are read and folded at a stretch, before the loop may do something else: ~10 ms."""
 
 
 class UnfitRows(Exception):
-    """The rows are at fault, not the database: a value that no column takes, a place that is taken. Only `write` raises it."""
+    """The rows are at fault, not the database: a value that no column takes, a place that is taken. `write` raises it, or `commit`."""
 
 
 class EventRow(NamedTuple):
@@ -99,8 +102,10 @@ class Store(Protocol):
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
-    async def begin(self, streams: Collection[str]) -> Collection[str]:
-        """Start a transaction that nobody else can interleave with on these streams; those that another process moved."""
+    async def begin(self, known: Mapping[str, int | None]) -> Sequence[EventRow]:
+        """Start a transaction that nobody else can interleave with on these streams. `known`: stream -> the seq at hand, None without one.
+
+        Gives what other processes appended after the seqs at hand: by stream, in order, at most `PAGE` of each."""
 
     async def write(self, rows: Rows) -> None: ...
 

@@ -1,4 +1,5 @@
-"""`gateway verify`: recompute the chain, the fold, the checkpoints, the payloads' hashes and the views, and name what doesn't fit.
+"""`gateway verify`: recompute the chain, the fold, the checkpoints, the payloads' hashes and the views, and name what doesn't fit; and
+hold each event against the promises, as `core.history` can tell them from the record.
 
 It reads one moment through a read-only connection: beside a running gateway as well as after a dead one. An erased payload is listed,
 it is no problem. What a chain can't show is a stream whose last events were all cut off; views and checkpoints then disagree.
@@ -12,6 +13,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from gateway.core.events import CallReplayed, Event
+from gateway.core.history import Principals, TreeHistory
+from gateway.core.run import Tree, principal_stream
 from gateway.ledger.codec import Unreadable, decode, genesis, link
 from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.states import Fold
@@ -23,7 +26,8 @@ _PAGE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`seq` is None where the problem belongs to no event. `what`: chain, seq, at, event, fold, checkpoint, payload or the view's name."""
+    """`seq` is None where the problem belongs to no event. `what`: chain, seq, at, event, fold, checkpoint, payload, the view's name, or the
+    promise that is broken (P2)."""
 
     stream: str
     seq: int | None
@@ -57,11 +61,16 @@ async def verify(ledger: StoreLedger, progress: Callable[[str, int], None] | Non
 
     `progress` is told each stream before it is checked, and how many were."""
     report = Report()
+    principals = Principals()
     async with ledger.store.snapshot() as reader:
-        for stream in await reader.streams():
+        for name in await reader.streams():
             if progress is not None:
-                progress(stream, report.streams)
-            await _Stream(stream, reader, ledger.fold, report).check()
+                progress(name, report.streams)
+            stream = _Stream(name, reader, ledger.fold, report)
+            await stream.check()
+            principals.saw(name, stream.state)
+    if all(problem.what != "fold" for problem in report.problems):
+        report.problems += [Problem(principal_stream(who), None, broken.promise, broken.message) for who, broken in principals.broken()]
     return report
 
 
@@ -76,7 +85,8 @@ class _Stream:
         self._seq = 0
         self._at = 0
         self._hash = genesis(stream)
-        self._state: Any = fold.empty(stream)
+        self.state: Any = fold.empty(stream)
+        self._history = TreeHistory()
         self._folds = True
         self._pointers: dict[str, int] = {}
 
@@ -117,14 +127,19 @@ class _Stream:
             self._evolve(row, event)
 
     def _evolve(self, row: EventRow, event: Event) -> None:
+        before = self.state
         try:
-            self._state = self._fold.evolve(self._state, row.seq, row.at, event)
+            self.state = self._fold.evolve(before, row.seq, row.at, event)
         except Exception as error:  # noqa: BLE001 whatever a fold raises over a recorded event is the finding
             self._folds = False
             self._problem(row.seq, "fold", repr(error))
+            return
+        if isinstance(before, Tree):
+            for promise, message in self._history.saw(before, row.at, event, self.state):
+                self._problem(row.seq, promise, message)
 
     def _checkpoint(self, saved: CheckpointRow) -> None:
-        if saved.fold_version == self._fold.version and self._folds and self._fold.restore(saved) != self._state:
+        if saved.fold_version == self._fold.version and self._folds and self._fold.restore(saved) != self.state:
             self._problem(saved.seq, "checkpoint", "the fold of the events is another state")
 
     async def _payloads(self) -> None:
@@ -138,7 +153,7 @@ class _Stream:
 
     async def _views(self) -> None:
         wanted: dict[str, dict[str, tuple[Any, ...]]] = {view: {} for view in COLUMNS}
-        for row in everything(self._state, self._stream):
+        for row in everything(self.state, self._stream):
             wanted[row.view][row.id] = row.values
         for view, rows in wanted.items():
             found = {row[0]: row for row in await self._reader.view(view, self._stream)}

@@ -1,6 +1,6 @@
 """Rows of the views, projected from states: what lists show and what the sweep looks for. A view can be rebuilt from events at any time.
 
-The first column is the row's id, the last its stream. A row is written only when it changed. `due_at` is when the sweep must look: of a run in
+The first column is the row's id. A row is written only when it changed. `due_at` is when the sweep must look: of a run in
 the root's row, for the whole tree but its calls; of a call in its own.
 """
 
@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from gateway.core.deployment import Deployment
-from gateway.core.events import CallAdmitted, CallSettled, Event, ToolSeen
+from gateway.core.events import CallAdmitted, CallSettled, Event, ToolsAccepted, ToolsPinned
 from gateway.core.run import Hold, Tree, Vote, idle_at
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
@@ -21,7 +21,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "calls": (
         "call", "run", "turn", "call_id", "tool", "upstream", "effect", "state", "reason", "fingerprint", "key", "occurrence", "attempt",
-        "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at", "due_at", "stream",
+        "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at", "stream", "due_at",
     ),
     "holds": (
         "hold", "run", "call", "principal", "tool", "digest", "state", "reason", "show", "held_at", "expires_at", "execute_by",
@@ -74,12 +74,12 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
                 rows.append(Row("runs", run, values))
         record = after.calls.get(getattr(event, "call", ""))
         if record is not None and record is not before.calls.get(record.id):
-            rows.append(Row("calls", record.id, (*_CALL(record), after.call_due_at(record), stream)))
+            rows.append(Row("calls", record.id, (*_CALL(record), stream, after.call_due_at(record))))
         if record is not None and record.hold is not None:
             rows += _hold(before, after, stream, record.hold)
         return rows, row
-    if isinstance(event, ToolSeen):
-        return [Row("tools", event.tool, (event.tool, event.digest, stream))], None
+    if isinstance(event, ToolsPinned | ToolsAccepted):
+        return [_tool(tool, digest, stream) for tool, digest in event.tools.items()], None
     return [], None
 
 
@@ -88,11 +88,11 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
     if isinstance(state, Tree):
         nothing = Tree()
         yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
-        yield from (Row("calls", call.id, (*_CALL(call), state.call_due_at(call), stream)) for call in state.calls.values())
+        yield from (Row("calls", call.id, (*_CALL(call), stream, state.call_due_at(call))) for call in state.calls.values())
         for hold in state.holds:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):
-        yield from (Row("tools", tool, (tool, digest, stream)) for tool, digest in state.tools.items())
+        yield from (_tool(tool, pin.digest, stream) for tool, pin in state.pins.items())
 
 
 def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
@@ -124,3 +124,7 @@ def _hold(before: Tree, after: Tree, stream: str, id: str) -> list[Row]:
 def _vote(hold: Hold, vote: Vote, stream: str) -> Row:
     id = f"{hold.id}/{vote.by}"
     return Row("votes", id, (id, hold.id, vote.by, vote.vote, vote.at, vote.note, stream))
+
+
+def _tool(tool: str, digest: str, stream: str) -> Row:
+    return Row("tools", tool, (tool, digest, stream))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -23,6 +23,11 @@ _MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
 _PROBE_MS: Final = 250
 _CHECKPOINT_EVERY: Final = 500
 _CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
+
+
+def _crossed(before: int, after: int) -> bool:
+    """Is it time for a checkpoint? At seq 500, 1000, 2000, 4000 …: a flat cost an event, and of many processes only one meets each."""
+    return (after // _CHECKPOINT_EVERY).bit_length() > (before // _CHECKPOINT_EVERY).bit_length()
 
 
 class Writer:
@@ -112,7 +117,8 @@ class Writer:
         streams = {stream for job in jobs for stream in job.streams}
         heads: dict[str, Head] = {}
         try:
-            self._states.forget(await self._store.begin(streams))
+            known = self._states.known(streams)
+            self._states.follow(known, await self._store.begin(known))
             for stream in streams:
                 with suppress(LedgerFault):  # fails the jobs that need it, and no other
                     heads[stream] = await self._states.load(stream)
@@ -156,16 +162,25 @@ class Writer:
         for row in batch.rows.payloads:
             self._payloads.put((row.stream, row.hash), row.data)
         for stream in batch.changed:
-            head = batch.heads[stream]
-            if head.state.seq - head.saved >= max(_CHECKPOINT_EVERY, head.saved):
+            head, before = batch.heads[stream], self._states.get(stream)
+            if _crossed(0 if before is None else before.state.seq, head.state.seq):
                 head = head._replace(saved=head.state.seq)
                 task = asyncio.get_running_loop().create_task(self._save(stream, head))
                 self._saving.add(task)
                 task.add_done_callback(self._saving.discard)
             self._states.put(stream, head)
-            for watcher in self._watchers.pop(stream, ()):
-                if not watcher.done():
-                    watcher.set_result(None)
+            self.wake(stream)
+
+    @property
+    def watched(self) -> Collection[str]:
+        """The streams that somebody watches."""
+        return self._watchers.keys()
+
+    def wake(self, stream: str) -> None:
+        """Tell who watches a stream that it may have moved."""
+        for watcher in self._watchers.pop(stream, ()):
+            if not watcher.done():
+                watcher.set_result(None)
 
     async def _one_by_one(self, jobs: list[Job], streams: set[str], error: UnfitRows) -> None:
         """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone."""
@@ -201,7 +216,7 @@ class Writer:
                 _LOG.warning("the ledger can be written again")
 
     async def _save(self, stream: str, head: Head) -> None:
-        """Make a checkpoint for the next batch to take along. A stream's checkpoints come at double distances: a flat cost an event."""
+        """Make a checkpoint for the next batch to take along."""
         try:
             text = await asyncio.to_thread(self._fold.checkpoints.dump, head.state)
         except TypeError as error:
@@ -219,7 +234,7 @@ class Writer:
             return
         async with self.lock:
             try:
-                await self._store.begin(())
+                await self._store.begin({})
                 await self._store.write(Rows(checkpoints=self._checkpoints))
                 await self._store.commit()
             except LedgerFault as fault:

@@ -18,6 +18,7 @@ from gateway.core.decide.turns import Usage
 from gateway.core.guards.result import structured
 from gateway.core.model import CallRequest, Finding, Json, Malformed, Outcome, Principal, Tool
 from gateway.core.outcomes import KINDS, outcome_of_answer, outcome_of_fault
+from gateway.core.policy import ungoverned
 from gateway.core.repeats import Join
 from gateway.core.units import duration_ms, usd_micros
 from gateway.policy.cases_schema import BUDGET, CASES_SCHEMA
@@ -132,10 +133,9 @@ class _Tests:
         if then["verdict"] != "deny":
             self.tried.add((principal.id, when["tool"]))
         play = self.play(principal, when, case.get("run", {}))
-        if play is None:
-            none = Finding("policy", "policy.none", f"The policy {self.policy!r} doesn't match this principal and task type.")
-            denied = {"verdict": "deny", "reason": none.reason, "findings": [none.reason]}
-            return CaseResult(where, case["name"], tuple(_differences(then, denied)), (none,))
+        if isinstance(play, Finding):
+            denied = {"verdict": "deny", "reason": play.reason, "findings": [play.reason]}
+            return CaseResult(where, case["name"], tuple(_differences(then, denied)), (play,))
         try:
             for step in case.get("given", ()):
                 self.happen(play, step)
@@ -147,11 +147,11 @@ class _Tests:
     def who(self, who: Any) -> Principal:
         return self.principals[who] if isinstance(who, str) else _principal(who)
 
-    def play(self, principal: Principal, when: Mapping[str, Any], run: Mapping[str, Any]) -> Play | None:
+    def play(self, principal: Principal, when: Mapping[str, Any], run: Mapping[str, Any]) -> Play | Finding:
         task_type = when.get("task_type") or min(principal.task_types, default=_TASK_TYPE)
         governing = self.policies.choose(principal, task_type, self.policy)
         if governing is None:
-            return None
+            return ungoverned(principal, task_type, self.policy)
         return Play(governing, principal, task_type, self.tool, self.now, run.get("goal"), run.get("labels", {}))
 
     def tool(self, name: str) -> Tool | None:
@@ -183,8 +183,7 @@ class _Tests:
         """Each pair of a principal and a tool that no case lets happen."""
         for name, principal in self.principals.items():
             for tool in self.tools or ():
-                play = None if (principal.id, tool) in self.tried else self.play(principal, {}, {})
-                if play is None:
+                if (principal.id, tool) in self.tried or isinstance(play := self.play(principal, {}, {}), Finding):
                     continue
                 allowed = play.policies.rule_for(tool).listed
                 where = f"{self.source.file}:{self.source.key_at(child('/tools', tool)).line}"

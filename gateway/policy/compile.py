@@ -16,7 +16,8 @@ from gateway.core.guards.allow import Allow
 from gateway.core.guards.budgets import SAYS_NOTHING, limits_of
 from gateway.core.guards.guard import Condition, Guard, Placed, Section
 from gateway.core.model import Effect, Limits
-from gateway.core.policy import Idempotency, Match, Policy, Probe, Retry, ToolRule
+from gateway.core.naming import OWN
+from gateway.core.policy import Idempotency, Listing, Match, Policy, Probe, Retry, ToolRule
 from gateway.core.units import duration_ms, usd_micros
 from gateway.policy.document import RESULT_VARIABLES, Document
 from gateway.policy.rule_checks import DEFAULT_TIMEOUT, Rule, complaints, covers
@@ -52,6 +53,8 @@ def _policy(document: Document, digest: str) -> Policy | None:
     """None if there is any mistake."""
     data = document.data
     kind = data.get("kind", "policy")
+    if kind == CEILING and "listing" in data:
+        document.report("/listing", "what is listed is the policy's to say")
     if kind == "policy" and not data.get("tools"):
         document.report("/tools", "`tools` names no rule; without one every call is denied")
     guards = tuple(_placed(document, kind))
@@ -66,6 +69,7 @@ def _policy(document: Document, digest: str) -> Policy | None:
         data.get("apply", "at_once" if kind == CEILING else "new_runs"),
         Match(frozenset(match.get("principals", ())), frozenset(match.get("task_types", ()))),
         limits_of(document.part("run"), base), rules, guards, _deny(document, digest), data.get("description", ""),
+        Listing(**document.part("listing")),
     )  # fmt: skip
 
 
@@ -109,6 +113,7 @@ def _homes(guard: type[Guard], index: int | None) -> list[str]:
 
 def _rules(document: Document, kind: str) -> Iterable[ToolRule]:
     before: list[tuple[str, int]] = []
+    named: dict[str, int] = {}
     for index, data in enumerate(document.data.get("tools", ())):
         if data is None:
             continue
@@ -118,8 +123,15 @@ def _rules(document: Document, kind: str) -> Iterable[ToolRule]:
             if covers(pattern, tool):
                 document.report(f"{at}/tool", f"no call ever comes here: {pattern!r} at line {line} matches first")
         yield _rule(document, kind, index, data)
-        if data.get("mode") != "shadow":
-            before.append((tool, document.source.at(at).line))
+        if data.get("mode") == "shadow":
+            continue
+        line = document.source.at(at).line
+        before.append((tool, line))
+        name = data.get("as", OWN)
+        if name in named:
+            document.report(f"{at}/as", f"the name {name!r} stands already at line {named[name]}")
+        elif name != OWN:
+            named[name] = line
 
 
 def _rule(document: Document, kind: str, index: int, data: Mapping[str, Any]) -> ToolRule:
@@ -134,8 +146,8 @@ def _rule(document: Document, kind: str, index: int, data: Mapping[str, Any]) ->
         data.get("tool", ""), where, digest, effect, tuple(_rule_guards(document, _section(document, kind, effect, where, digest, index), index)),
         idempotency=_idempotency(document, data.get("idempotency", {}), f"{at}/idempotency"),
         usd_micros=document.converted(usd_micros, data.get("price", {}).get("cost_usd", 0), f"{at}/price/cost_usd", 0),
-        probe=_probe(document, data.get("probe", {}), f"{at}/probe"),
-        poll=data.get("poll", False), shadow=frozenset(data.get("shadow", ())), shadow_mode=data.get("mode") == "shadow",
+        probe=_probe(document, data.get("probe", {}), f"{at}/probe"), poll=data.get("poll", False), listed_as=data.get("as"),
+        shadow=frozenset(data.get("shadow", ())), shadow_mode=data.get("mode") == "shadow",
         **_numbers(document, data, is_ceiling),
     )  # fmt: skip
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from gateway.core.guards.guard import Stage
 from gateway.core.model import Json, Principal, Requirement
-from gateway.core.policy import Policy, Probe, ToolRule
+from gateway.core.naming import short_names
+from gateway.core.policy import Policy, PolicySet, Probe, ToolRule
 from gateway.policy.compile import CEILING, checked
 from gateway.policy.conditions import needs_double
 from gateway.policy.document import Document
@@ -149,9 +150,12 @@ def _of_tools(policy: Policy, rule: ToolRule, data: Mapping[str, Any], tools: Ma
         yield "tool", f"no tool of the upstreams is named {rule.tool}"
     if rule.probe is not None:
         yield from (("probe", message) for message in _of_probe(rule.probe, tools))
+    prefixed = short_names(PolicySet(policy.digest, policy), tools).prefixed if rule.listed_as else {}
     for name, definition in sorted(tools.items()):
         first = next((r for r in policy.rules if r.speaks_about(name) and (not r.shadow_mode or r is rule)), None)
         if first is rule:
+            if name in prefixed:
+                yield "as", f"{name} keeps its prefixed name: {prefixed[name]}"
             yield from (("effect", message) for message in _disagreements(name, rule, data, definition.get("annotations")))
             yield from (("idempotency", message) for message in _free_text(name, rule, data, definition.get("inputSchema")))
 

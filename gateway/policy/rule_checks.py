@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.core.guards.approval import NEVER
 from gateway.core.model import Effect
+from gateway.core.naming import OWN
 from gateway.core.units import duration_ms
 
 Complaint = tuple[str, str]
@@ -37,20 +38,25 @@ class Rule:
 
 def complaints(rule: Rule) -> Iterator[Complaint]:
     """All of them, in no order."""
-    for check in (_kind, _effect, _times, _errors, _send_as, _injected, _quorum, _show, _probe):
+    for check in (_kind, _short_name, _effect, _times, _errors, _send_as, _injected, _quorum, _show, _probe):
         yield from check(rule)
 
 
 def _kind(rule: Rule) -> Iterator[Complaint]:
     if not rule.is_ceiling:
         return
-    for name in ("idempotency", "probe", "poll"):
+    for name in ("as", "idempotency", "probe", "poll"):
         if name in rule.data:
             yield f"/{name}", f"a ceiling only narrows; `{name}` belongs to the policy's own rule"
     if rule.effect is Effect.NON_IDEMPOTENT and "approval" not in rule.data:
         yield "/effect", "a ceiling that says non_idempotent also says whom the calls wait for: add `approval` (or `never`)"
     elif rule.data.get("approval") == NEVER and rule.effect is not Effect.NON_IDEMPOTENT:
         yield "/approval", "a ceiling can't lift a gate"
+
+
+def _short_name(rule: Rule) -> Iterator[Complaint]:
+    if rule.data.get("as", OWN) != OWN and "*" in rule.data.get("tool", ""):
+        yield "/as", f"one name is for one tool, but {rule.data['tool']!r} may be several; write as: \"*\" for the own name of each"
 
 
 def _effect(rule: Rule) -> Iterator[Complaint]:

@@ -10,9 +10,10 @@ from typing import Any
 from gateway.core.guards import GUARDS
 from gateway.core.guards.approval import NAMES
 from gateway.core.model import Effect
+from gateway.core.naming import SHORT
 from gateway.core.units import DURATION, SPAN, USD
 
-SHADOWABLE = tuple(guard.kind for guard in GUARDS if set(guard.reasons) - set(guard.binding))
+SHADOWABLE = tuple(guard.kind for guard in GUARDS if guard.shadowable)
 """Guards that a rule's `shadow` may name: those with a reason that needn't bind."""
 
 MOST_ATTEMPTS = 10
@@ -40,6 +41,13 @@ def document_schema() -> dict[str, Any]:
             {
                 "principals": {**NAMES, "description": "a list of principals and groups"},
                 "task_types": _list({"type": "string", "minLength": 1}, "a list of task types"),
+            },
+        ),
+        "listing": _mapping(
+            "a mapping: what listed tools say beside their definitions",
+            {
+                "effect": {"type": "boolean", "description": "true: readOnlyHint and idempotentHint are as the rules' effects say (true)"},
+                "budget": {"type": "boolean", "description": "true: descriptions end with the tool calls that are left (false)"},
             },
         ),
         "run": _mapping("a mapping: what bounds a run", _home("run")),
@@ -81,6 +89,11 @@ def _timeout() -> dict[str, Any]:
 def _rule() -> dict[str, Any]:
     own = {
         "tool": _PATTERN,
+        "as": {
+            "type": "string",
+            "pattern": rf"^(\*|{SHORT})$",
+            "description": 'a short name to list it under: letters, digits, - and _, without __, at most 64; or "*", its own name',
+        },
         "description": _text("a text: why the rule is there"),
         "effect": {"enum": [str(effect) for effect in Effect], "description": "what a repeat does to the world (non_idempotent)"},
         "timeout": _timeout(),

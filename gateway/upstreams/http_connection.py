@@ -2,7 +2,7 @@
 
 `exchange` writes the whole request at once and never again: its faults say that a byte may have left, but for a connection that was
 already lost. The response is read within a deadline, a bound on the body and a bound on all that is no body. Only a whole response
-with nothing behind it leaves the connection open; bytes that nobody asked for close it.
+with nothing behind it leaves the connection open; bytes that nobody asked for close it. A body may also be read as it comes, by a `Tap`.
 Source: RFC 9112 §6.3 (where a body ends), §9.3 (persistence); RFC 9110 §15.2 (interim responses).
 """
 
@@ -21,12 +21,23 @@ MAX_HEAD: Final = 65_536
 """Bytes of the head with all interim responses before it; the trailers and each chunk's frame have as much again."""
 
 
+LINGER_S: Final = 1.0
+"""How long a body that was read as it came may go on after its reader had enough, before the connection closes."""
+
+
 class Response(NamedTuple):
     """`headers`: names as in `Content-Type`; of equal ones the first. `body`: unframed, but encoded as the head says."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+Reader = Callable[[bytes], bool]
+"""Takes the next piece of a body; True when it needs no more. May raise UpstreamFault, which ends the response."""
+
+Tap = Callable[[int, Mapping[str, str]], Reader | None]
+"""Status and headers -> who reads the body as it comes; None: it is collected. The reader bounds what it takes, not `max_bytes`."""
 
 
 class Connection(asyncio.Protocol):
@@ -39,16 +50,20 @@ class Connection(asyncio.Protocol):
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
         self._status = 0
+        self._reader: Reader | None = None
 
-    async def exchange(self, request: bytes, until: float, within_s: float, max_bytes: int, *, bodiless: bool = False) -> Response:
+    async def exchange(
+        self, request: bytes, until: float, within_s: float, max_bytes: int, *, bodiless: bool = False, tap: Tap | None = None
+    ) -> Response:
         """Send a whole request; its response has until `until` on the loop's clock, in messages `within_s`.
 
-        `bodiless`: the request is a HEAD. Raises UpstreamFault; then, and when cancelled, the connection closes at once.
+        `bodiless`: the request is a HEAD. What `tap` reads as it comes is not in the response, which is given when its reader has enough or
+        the body ends. Raises UpstreamFault; then, and when cancelled, the connection closes at once.
         """
         if self._transport.is_closing():
             self.close()
             raise UpstreamFault("unreachable", "the connection closed before the request was sent")
-        self._max_bytes, self._bodiless = max_bytes, bodiless
+        self._max_bytes, self._bodiless, self._tap, self._reader = max_bytes, bodiless, tap, None
         self._room, self._status, self._headers, self._body = MAX_HEAD, 0, dict[str, str](), bytearray()
         self._whole = self._reusable = self._until_close = False
         waiter: asyncio.Future[Response] = self._loop.create_future()
@@ -89,6 +104,20 @@ class Connection(asyncio.Protocol):
             self.close()
         if waiter is not None and not waiter.done():
             waiter.set_result(Response(self._status, self._headers, bytes(self._body)))
+
+    def _let_go(self) -> None:
+        """Its reader has enough: answer, and let the rest of the body pass, so that the connection stays warm."""
+        waiter, rest = self._waiter, self._loop.create_future()
+        self._waiter, self._reader = rest, _unread
+        timer = self._loop.call_later(LINGER_S, self._expire, rest, LINGER_S)
+
+        def passed(done: asyncio.Future[Response]) -> None:
+            timer.cancel()
+            done.exception()  # seen: nobody waits for it
+
+        rest.add_done_callback(passed)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(Response(self._status, self._headers, b""))
 
     # ---- from the transport ---------------------------------------------------------------------------------------------
 
@@ -159,6 +188,8 @@ class Connection(asyncio.Protocol):
         self._until_close = coding is None and "Content-Length" not in self._headers
         if coding is not None and coding.lower() != "chunked":
             self._fail("garbage", f"the response is transferred as {coding[:32]!r}, which was not asked for")
+        if self._tap is not None:
+            self._reader = self._tap(status, self._headers)
 
     def on_chunk_header(self) -> None:
         self._room = MAX_HEAD
@@ -169,12 +200,28 @@ class Connection(asyncio.Protocol):
         if not self._status:
             self._fail("garbage", "an interim response has a body")
         self._room = MAX_HEAD
+        if self._reader is not None:
+            self._read(self._reader, piece)
+            return
         self._body += piece
         if len(self._body) > self._max_bytes:
             self._end(too_large(self._status, self._max_bytes))
+
+    def _read(self, reader: Reader, piece: bytes) -> None:
+        try:
+            enough = self._waiter is not None and reader(piece)
+        except UpstreamFault as fault:
+            self._end(fault)
+        else:
+            if enough:
+                self._let_go()
 
     def on_message_complete(self) -> None:
         if not self._status:
             self._headers = {}  # those of an interim response
         elif not self._whole:
             self._whole, self._reusable = True, self._parser.should_keep_alive()
+
+
+def _unread(piece: bytes) -> bool:
+    return False

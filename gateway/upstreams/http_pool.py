@@ -10,7 +10,7 @@ import ssl
 from typing import Final
 
 from gateway.ports import UpstreamFault
-from gateway.upstreams.http_connection import Connection, Response
+from gateway.upstreams.http_connection import Connection, Response, Tap
 from gateway.upstreams.http_dial import Origin, dial
 
 IDLE_S: Final = 60.0
@@ -28,11 +28,13 @@ class Pool:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def request(self, request: bytes, within_s: float, max_bytes: int, *, fresh: bool = False, bodiless: bool = False) -> Response:
+    async def request(
+        self, request: bytes, within_s: float, max_bytes: int, *, fresh: bool = False, bodiless: bool = False, tap: Tap | None = None
+    ) -> Response:
         """One request on a warm connection, or on one of its own, within `within_s` in all. Raises UpstreamFault."""
         until = self._loop.time() + within_s
         connection = self._idle.popitem()[0] if self._idle and not fresh else await self._connect(until, fresh)
-        return await connection.exchange(request, until, within_s, max_bytes, bodiless=bodiless)
+        return await connection.exchange(request, until, within_s, max_bytes, bodiless=bodiless, tap=tap)
 
     async def _connect(self, until: float, fresh: bool) -> Connection:
         idle = Connection.close if fresh else self._put

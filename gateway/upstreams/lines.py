@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ class Foreign:
             return
         self._logged += 1
         self._logger.log(level, "%s: %s", what, readable(line.head + b"..." if isinstance(line, Overlong) else line))
+
+    def unread(self, level: int, what: str, line: bytes | Overlong) -> None:
+        """The same for what may be somebody's data: its length, if it is known, and its hash."""
+        head, length = (line.head, "more than can be read") if isinstance(line, Overlong) else (line, f"{len(line)} bytes")
+        self.write(level, what, f"{length}, sha256 {hashlib.sha256(head).hexdigest()}".encode())
 
     def note(self, text: str) -> None:
         """A warning of our own in the same log."""

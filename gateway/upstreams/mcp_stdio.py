@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.ports import Answer, Dispatch, UpstreamFault
+from gateway.core.model import Json
+from gateway.ports import Answer, Client, Dispatch, Hear, UpstreamFault
 from gateway.upstreams.child import Child
 from gateway.upstreams.lines import Foreign
-from gateway.upstreams.mcp_session import Session
+from gateway.upstreams.mcp_lines import LineTransport
+from gateway.upstreams.mcp_notices import Notices
+from gateway.upstreams.mcp_peer import Peer
 
 MAX_LINE: Final = 17 * 1024 * 1024
 
@@ -42,7 +45,8 @@ class McpStdio:
         self._kill_grace_s, self._backoff_s, self._stable_s = kill_grace_s, backoff_s, stable_s
         self._start_s, self._discover_s = start_s, discover_s
         self._log = logging.getLogger(f"gateway.upstream.{name}")
-        self._session: Session | None = None
+        self._notices = Notices(name)
+        self._peer: Peer | None = None
         self._child: Child | None = None
         self._why = "it was not started"
         self._tried = asyncio.Event()
@@ -69,10 +73,25 @@ class McpStdio:
     async def send(self, dispatch: Dispatch) -> Answer:
         return await self._current().call(dispatch)
 
-    def _current(self) -> Session:
-        if self._session is None:
+    @property
+    def offers(self) -> Mapping[str, Json]:
+        return self._peer.offers if self._peer is not None else {}
+
+    async def request(
+        self, method: str, params: Mapping[str, Json], *, remaining_ms: int, capabilities: Mapping[str, Json] | None = None
+    ) -> Mapping[str, Json]:
+        return await self._current().request(method, params, remaining_ms=remaining_ms, client=Client(capabilities=capabilities or {}))
+
+    async def watch(self, uris: Collection[str]) -> None:
+        await self._notices.watch(uris)
+
+    def listen(self, hear: Hear) -> None:
+        self._notices.hear = hear
+
+    def _current(self) -> Peer:
+        if self._peer is None:
             raise UpstreamFault("unavailable", f"the process is not running: {self._why}")
-        return self._session
+        return self._peer
 
     # ---- the supervisor -------------------------------------------------------------------------------------------------
 
@@ -95,22 +114,25 @@ class McpStdio:
         """One process from start to end; returns how it ended. Raises UpstreamFault if it never came to serve."""
         self._tried.clear()
         foreign = Foreign(self._log, asyncio.get_running_loop().time)
-        session = Session(foreign)
+        lines = LineTransport(foreign)
+        peer = Peer(lines, self._notices.noticed)
         try:
             async with asyncio.timeout(self._start_s):
-                self._child = child = await Child.start(self._argv, session.hear, foreign, max_line=MAX_LINE, cwd=self._cwd, env=self._env)
-                child.ended.add_done_callback(lambda ended: session.end(f"the process ended with exit code {ended.result()}"))
-                session.write = child.write
-                await session.greet(probe=probe, patience_s=self._discover_s)
-            self._session = session
+                self._child = child = await Child.start(self._argv, lines.hear, foreign, max_line=MAX_LINE, cwd=self._cwd, env=self._env)
+                child.ended.add_done_callback(lambda ended: lines.end(f"the process ended with exit code {ended.result()}"))
+                lines.write = child.write
+                await peer.greet(probe=probe, patience_s=self._discover_s, within_s=self._start_s)
+            self._peer = peer
+            self._notices.attach(peer, None)
             self._tried.set()
             return f"it ended with exit code {await asyncio.shield(child.ended)}"
         except TimeoutError:
             raise UpstreamFault("unavailable", f"it was not ready within {self._start_s:g} s") from None
         finally:
-            self._session = None
+            self._peer = None
             self._tried.set()
-            session.end("the process was stopped")
+            lines.end("the process was stopped")
+            await self._notices.detach()
             await self._stop()
 
     async def _stop(self) -> None:

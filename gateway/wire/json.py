@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import accumulate
 from typing import Any, Final
 
 import orjson
@@ -21,7 +22,7 @@ MAX_DEPTH: Final = 64
 MAX_DIGITS: Final = 4300  # CPython's own bound: beyond it, reading an integer takes quadratic time
 
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _BRACE_OR_STRING: Final = re.compile(r'[{}]|("(?:[^"\\]++|\\.)*+")(?:[ \t\n\r]*+(:))?', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 
@@ -67,12 +68,10 @@ def dumps(value: Any) -> bytes:
 
 
 def _is_deeper(body: bytes, limit: int) -> bool:
-    """Each pass takes away the innermost pairs; what then still holds a pair, or too many openings, is deeper."""
+    """A step in or out for each bracket outside strings; linear, so that no hostile body holds up the loop here."""
     outside_strings = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    brackets = b"".join(outside_strings).translate(_SQUARE, _NOT_BRACKETS)
-    for _ in range(limit):
-        brackets = brackets.replace(b"[]", b"")
-    return b"[]" in brackets or brackets.count(b"[") > limit
+    steps = b"".join(outside_strings).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
 
 
 def _parse_exactly(body: bytes) -> Any:

@@ -19,17 +19,20 @@ from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
 
 VERSION_2026: Final = "2026-07-28"
 SESSION_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-METHODS_2026: Final = frozenset({"server/discover", "tools/list", "tools/call"})
+CACHED: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"})
+METHODS_2026: Final = CACHED | {"server/discover", "tools/call", "prompts/get", "completion/complete", "subscriptions/listen"}
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 META_CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 META_PROGRESS_TOKEN: Final = "progressToken"
 
 OURS: Final = "tool-call-gateway/"
 META_CALL: Final = OURS + "call"
 META_BUDGET: Final = OURS + "budget"
+META_ERROR: Final = OURS + "error"
 META_CALL_ID: Final = OURS + "call_id"
 META_OPERATION_ID: Final = OURS + "operation_id"
 META_TURN: Final = OURS + "turn"
@@ -122,7 +125,12 @@ def complete(result: Mapping[str, Any], server_info: Mapping[str, Any]) -> dict[
 def discover(capabilities: Mapping[str, Any], *, ttl_ms: int, instructions: str | None = None) -> dict[str, Any]:
     """The result of `server/discover`."""
     said = {} if instructions is None else {"instructions": instructions}
-    return {"supportedVersions": [VERSION_2026], "capabilities": capabilities, **said, **_cached(ttl_ms)}
+    return cached({"supportedVersions": [VERSION_2026], "capabilities": capabilities, **said}, ttl_ms)
+
+
+def cached(result: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
+    """A result that may be kept for a while, by an upstream's figure if it gave one. `cacheScope` is private: it depends on who asks."""
+    return {"ttlMs": ttl_ms, **result, "cacheScope": "private"}
 
 
 def initialize_result(
@@ -135,9 +143,8 @@ def initialize_result(
 
 
 def tools_list(tools: Iterable[Mapping[str, Any]], *, ttl_ms: int, next_cursor: str | None = None) -> dict[str, Any]:
-    """`cacheScope` is private: what is listed depends on who asks."""
     more = {} if next_cursor is None else {"nextCursor": next_cursor}
-    return {"tools": list(tools), **more, **_cached(ttl_ms)}
+    return cached({"tools": list(tools), **more}, ttl_ms)
 
 
 def call_result_text(text: str, is_error: bool, structured: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -153,7 +160,7 @@ def progress(token: str | int, progress: float, total: float | None = None, mess
 
 
 def listed_name(name: str) -> str:
-    """`upstream.tool` as clients see it: `upstream__tool`, of [A-Za-z0-9_-], at most 64 long. Not unique by itself."""
+    """`upstream.tool` as clients see it: `upstream__tool`, of [A-Za-z0-9_-], at most 64 long, always with a `__`. Not unique by itself."""
     listed = _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))
     return listed if len(listed) <= _LISTED_MAX else _hashed(name, 8)
 
@@ -183,11 +190,9 @@ class ListedNames:
 
 def _hashed(name: str, digits: int) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()[:digits]
-    return _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))[: _LISTED_MAX - 1 - digits] + "_" + digest
+    return _NOT_LISTABLE.sub("_", name.replace(".", "__", 1))[: _LISTED_MAX - 2 - digits] + "__" + digest
 
 
-def _cached(ttl_ms: int) -> dict[str, Any]:
-    return {"ttlMs": ttl_ms, "cacheScope": "private"}
 
 
 def _envelope_version(request: Request) -> str:

@@ -15,6 +15,7 @@ from gateway.wire import jsonrpc, mcp
 from gateway.wire.jsonrpc import Id, Request, Response
 
 _MODERN_REFUSALS: Final = (jsonrpc.HEADER_MISMATCH, jsonrpc.MISSING_CAPABILITY)
+_ANY_CLIENTS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"context": {}, "tools": {}}, "roots": {}}
 _PROTOCOL: Final = "io.modelcontextprotocol/"
 
 
@@ -24,11 +25,14 @@ class PeerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one server is spoken to. In 2026-07-28 each request carries the envelope, before it there is none."""
+    """How one server is spoken to. In 2026-07-28 each request carries the envelope, before it there is none.
+
+    `capabilities` are those of the client that the request is made for, and `log_level` what it wants to hear of the server's log."""
 
     version: str
     client_info: Mapping[str, Any]
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    log_level: str | None = None
 
     def request(self, id: Id, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         params = dict(params or {})
@@ -38,6 +42,7 @@ class Dialect:
                 mcp.META_VERSION: self.version,
                 mcp.META_CLIENT_INFO: self.client_info,
                 mcp.META_CLIENT_CAPABILITIES: self.capabilities,
+                **({} if self.log_level is None else {mcp.META_LOG_LEVEL: self.log_level}),
             }
         return jsonrpc.request(id, method, params)
 
@@ -52,8 +57,7 @@ class Dialect:
         meta: Mapping[str, Any] | None = None,
         progress_token: str | int | None = None,
     ) -> dict[str, Any]:
-        """`meta` may come from an agent: what belongs to its own connection (envelope, progress token) stays behind."""
-        kept = {key: value for key, value in (meta or {}).items() if _travels(key)}
+        kept = travelling(meta or {})
         if progress_token is not None:
             kept[mcp.META_PROGRESS_TOKEN] = progress_token
         params: dict[str, Any] = {"name": name, "arguments": arguments}
@@ -75,7 +79,8 @@ def speaks_2026(answer: Response) -> bool:
 
 
 def initialize(id: Id, client_info: Mapping[str, Any], version: str = mcp.SESSION_VERSIONS[0]) -> dict[str, Any]:
-    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client_info}
+    """One connection serves many clients: it can do what any of them can, and each question goes to the one behind the call."""
+    params = {"protocolVersion": version, "capabilities": _ANY_CLIENTS, "clientInfo": client_info}
     return jsonrpc.request(id, "initialize", params)
 
 
@@ -115,10 +120,10 @@ def tools_page(result: Any) -> tuple[list[dict[str, Any]], str | None]:
 
 
 def answer_to(request: Request) -> dict[str, Any]:
-    """What a server's own request gets: we announce no capabilities, so nothing but `ping` is answered with a result."""
+    """What a server's own request gets where no client is there to be asked: only `ping` is answered with a result."""
     if request.method == "ping":
         return jsonrpc.result(request.id, {})
-    return jsonrpc.error(request.id, jsonrpc.METHOD_NOT_FOUND, "Method not found", request.method)
+    return jsonrpc.error(request.id, jsonrpc.METHOD_NOT_FOUND, "Nobody is there who could be asked this now", request.method)
 
 
 def _names_2026(answer: Any, member: str) -> bool:
@@ -126,5 +131,6 @@ def _names_2026(answer: Any, member: str) -> bool:
     return isinstance(versions, list) and mcp.VERSION_2026 in versions
 
 
-def _travels(key: str) -> bool:
-    return key != mcp.META_PROGRESS_TOKEN and not key.startswith(_PROTOCOL)
+def travelling(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """An agent's `_meta` without what belongs to its own connection: the envelope, the progress token."""
+    return {key: value for key, value in meta.items() if key != mcp.META_PROGRESS_TOKEN and not key.startswith(_PROTOCOL)}

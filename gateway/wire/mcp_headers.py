@@ -60,8 +60,9 @@ def mirrored(request: Mapping[str, Any], version: str, marked: Marked) -> dict[s
     within 2^53 or boolean; nothing was sent then."""
     method, params = request["method"], request.get("params", {})
     headers = {VERSION_HEADER: version, METHOD_HEADER: method}
-    if method in NAMED_BY:
-        headers[NAME_HEADER] = encoded(params[NAMED_BY[method]])
+    named = params.get(NAMED_BY.get(method))
+    if isinstance(named, str):
+        headers[NAME_HEADER] = encoded(named)
     for header, path in marked.items():
         value = _at(params.get("arguments", {}), path)
         if value is not None:

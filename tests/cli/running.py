@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from gateway.cli import main
+from tests.waiting import START_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 40
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def said(process: subprocess.Popen[str], word: str) -> str:
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
         while word not in text or not text.endswith("\n"):
-            assert waiting.select(PATIENCE_S), text
+            assert waiting.select(START_S), text
             some = os.read(process.stdout.fileno(), 65536)  # not readline, which would take more than it gives
             assert some, text + ended(process).err
             text += some.decode()
@@ -78,5 +78,5 @@ def said(process: subprocess.Popen[str], word: str) -> str:
 
 
 def ended(process: subprocess.Popen[str]) -> Ran:
-    out, err = process.communicate(timeout=PATIENCE_S)
+    out, err = process.communicate(timeout=START_S)
     return Ran(process.returncode, out, err)

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.cli import parser
 from tests.cli.running import ROOT, ran
+from tests.waiting import START_S
 
 Capture = pytest.CaptureFixture[str]
 
@@ -31,9 +32,9 @@ COMMANDS = dict(commands(parser()))
 
 def test_the_commands_are_those_that_can_be_run() -> None:
     assert set(COMMANDS) == {
-        "serve", "demo", "init", "keys", "keys new", "schema", "check", "test", "verify", "runs", "runs list", "runs show", "runs freeze",
-        "runs resume", "runs cancel", "calls", "calls list", "calls show", "calls reconcile",
-        "holds", "holds list", "holds show", "holds approve", "holds deny",
+        "serve", "stdio", "demo", "init", "keys", "keys new", "schema", "check", "test", "verify", "runs", "runs list", "runs show", "runs freeze",
+        "runs resume", "runs cancel", "calls", "calls list", "calls show", "calls reconcile", "holds", "holds list", "holds show", "holds approve",
+        "holds deny", "tools", "tools list", "tools diff", "tools accept",
     }  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def test_a_reader_that_leaves_is_no_failure(folder: Path) -> None:
     assert process.stderr is not None
     said = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(10), said) == (0, b"")
+    assert (process.wait(START_S), said) == (0, b"")
 
 
 def test_a_module_run_is_the_same_command(tmp_path: Path) -> None:

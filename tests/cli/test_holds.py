@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.cli.holds import what_follows
 from tests.cli.conftest import called, opened
 from tests.cli.running import ran_beside
 from tests.serving import KEYS, Served
@@ -52,6 +53,17 @@ async def test_an_approval_takes_the_digest_that_was_shown_or_its_beginning(it: 
     digest = await digest_of(hold, capsys)
     said = await ran_beside(capsys, "holds", "approve", hold, "--digest", digest[:length], "--url", it.url, "--json")
     assert (said.code, said.json["status"]) == (0, "approved")
+
+
+async def test_an_approval_says_until_when_the_call_may_be_executed(it: Served, hold: str, mia: str, capsys: Capture) -> None:
+    said = await ran_beside(capsys, "holds", "approve", hold, "--digest", await digest_of(hold, capsys), "--url", it.url)
+    until = (await ran_beside(capsys, "holds", "show", hold, "--json")).json["execute_by"]
+    assert said.lines == [f"{hold} is approved: the call may be executed until {until}."]
+
+
+def test_a_vote_that_does_not_suffice_says_what_is_what_follows() -> None:
+    wanted = {"quorum": 2, "approvers": ["group:leads", "user:mia"], "met": False}
+    assert what_follows({"status": "held", "requirements": [wanted, {**wanted, "met": True}]}).endswith("2 of group:leads, user:mia")
 
 
 async def test_an_approval_of_something_else_is_not_counted(it: Served, hold: str, mia: str, capsys: Capture) -> None:

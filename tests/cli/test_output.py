@@ -35,8 +35,17 @@ def test_a_row_for_programs_has_times_as_text_and_nothing_internal() -> None:
     assert output.plain(ROW) == {"run": "run_1", "goal": ROW["goal"], "opened_at": "1970-01-01T00:00:00.000Z", "execute_by": None}
 
 
+def test_rows_are_a_table_for_people_and_every_field_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    output.listed([ROW], ("run",), as_json=False, nothing="")
+    assert capsys.readouterr().out == "RUN\nrun_1\n"
+    output.listed([ROW], ("run",), as_json=True, nothing="No runs.")
+    assert json.loads(capsys.readouterr().out) == [output.plain(ROW)]
+    output.listed([], ("run",), as_json=True, nothing="No runs.")
+    assert json.loads(capsys.readouterr().out) == []
+
+
 def test_json_goes_to_stdout_and_notes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    output.as_json({"ü": 1})
+    output.say_json({"ü": 1})
     output.note("seen by people")
     said = capsys.readouterr()
     assert json.loads(said.out) == {"ü": 1}

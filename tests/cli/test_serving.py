@@ -104,6 +104,13 @@ def test_a_ledger_without_its_folder_is_one_line_and_json_for_programs(folder: P
     assert (last.code, last.out, "nowhere" in json.loads(last.err)["error"]) == (1, "", True)
 
 
+def test_policies_that_cannot_be_used_are_all_told_and_who_says_more(folder: Path) -> None:
+    (folder / "policies" / "b.yaml").write_text("version: 1\nname: b\nfoo: 1\n")
+    last = ended(started(folder, "serve"))
+    first, *mistakes = last.err.splitlines()
+    assert (last.code, last.out, "`gateway check`" in first, len(mistakes)) == (1, "", True, 6)
+
+
 @pytest.mark.parametrize("command", [("serve",), ("demo", "--port", "PORT")])
 def test_a_port_that_is_taken_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

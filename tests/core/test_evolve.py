@@ -38,7 +38,7 @@ def test_requirements_come_back_as_they_were_from_lists_too() -> None:
     assert tree.holds[hold.id].requirements == hold.requirements == (Requirement("p.yaml:9", "r", ("user:mia",), 2, editable=("a",), show="x"),)
 
 
-@pytest.mark.parametrize("event", [e.RunReleased("agent:bot", "run_r"), e.ToolSeen("crm.get", "d")])
+@pytest.mark.parametrize("event", [e.RunReleased("agent:bot", "run_r"), e.ToolsPinned("crm", {"crm.get": "d"})])
 def test_an_event_of_another_kind_of_stream_has_no_place_here(event: e.Event) -> None:
     with pytest.raises(TypeError):
         evolve_tree(Tree(), 1, NOW, event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -11,6 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gateway.core import events as e
 from gateway.core.decide import doubts, runs
+from gateway.core.evolve import evolve_tree
+from gateway.core.history import Principals, TreeHistory
 from gateway.core.model import Amounts, Principal
 from gateway.core.policy import Probe
 from gateway.core.run import Run, Tree
@@ -42,15 +44,21 @@ class Interleavings(RuleBasedStateMachine):
         self.world = World(POLICY, open_runs=3, open_holds=3)
         self.paused: Counter[str] = Counter()
         self.before: dict[str, Any] = {}
+        self.histories: defaultdict[str, TreeHistory] = defaultdict(TreeHistory)
         self.act(self.world.open)
 
     def act(self, what: Any, *args: Any, **named: Any) -> Any:
         """Do something, and look at what it was allowed to do in the state that it met."""
         self.before = dict(self.world.states)
         answer = what(*args, **named)
+        trees = {stream: state for stream, state in self.before.items() if isinstance(state, Tree)}
         for event in self.world.events:
             if isinstance(event, e.RunEvent):
                 self.was_allowed(event)
+                stream = build.stream_of(event.run)
+                tree = trees.get(stream, Tree())
+                trees[stream] = evolve_tree(tree, tree.seq + 1, self.world.now, event)
+                assert not list(self.histories[stream].saw(tree, self.world.now, event, trees[stream]))
         return answer
 
     def pick(self, things: Any, number: int) -> Any:
@@ -216,6 +224,10 @@ class Interleavings(RuleBasedStateMachine):
         mine, trees = self.world.mine(), self.trees()
         assert set(mine.open_runs) == {tree.root for tree in trees if tree.runs[tree.root].state != "closed"}
         assert set(mine.open_holds) == {hold.id for tree in trees for hold in tree.holds.values() if hold.state in ("held", "approved")}
+        counted = Principals()
+        for stream, state in self.world.states.items():
+            counted.saw(stream, state)
+        assert not list(counted.broken())
         assert len(mine.open_runs) <= 3
         assert len(mine.open_holds) <= 3
 

@@ -40,7 +40,7 @@ def test_a_fault_before_the_first_byte_is_not_applied_for_all_effects(effect, ki
     outcome = outcome_of_fault(kind, "m", effect, retry_after_ms=7)
     assert (outcome.state, outcome.not_applied, outcome.answered) == ("failed", True, False)
     assert outcome.retry is (kind not in RETRY_IS_VAIN)
-    assert outcome.reason == ("arguments.invalid" if kind == "unsendable" else "upstream.unavailable")
+    assert outcome.reason == ("arguments.unsendable" if kind == "unsendable" else "upstream.unavailable")
     assert outcome.message == "m"
 
 
@@ -75,7 +75,7 @@ def test_a_non_idempotent_write_that_may_have_run_is_in_doubt_and_never_tried_ag
     [
         ("timeout", "tool.timeout"),
         ("garbage", "tool.error"),
-        ("too_large", "result.too_large"),
+        ("too_large", "result.unread"),
         ("cancelled", "call.cancelled"),
         *((kind, "upstream.unavailable") for kind in ("closed", "cut", "reset", "lost")),
     ],

@@ -46,4 +46,4 @@ def test_refusals_are_counted() -> None:
 
 def test_an_event_of_another_stream_has_no_place_here() -> None:
     with pytest.raises(TypeError):
-        folded(e.ToolSeen("crm.get", "d"))
+        folded(e.ToolsPinned("crm", {"crm.get": "d"}))

@@ -1,49 +1,69 @@
-"""Every code that is raised has its row, every row is raised, and run reasons are those of DESIGN §4."""
+"""Every code has its row and is raised in one place of the whole gateway, and run reasons are those of DESIGN §4."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gateway.core.guards import GUARDS
 from gateway.core.reasons import REASONS, reason
 
-SOURCES = sorted((Path(__file__).resolve().parents[2] / "gateway").rglob("*.py"))
-FAMILIES = {code.partition(".")[0] for code in REASONS}
-CODE = re.compile(rf"({'|'.join(sorted(FAMILIES))})\.[a-z][a-z_]*")
+ROOT = Path(__file__).resolve().parents[2] / "gateway"
+TREES = {path.relative_to(ROOT): ast.parse(path.read_text("utf-8")) for path in sorted(ROOT.rglob("*.py")) if path.name != "reasons.py"}
+FAMILIES = "|".join(sorted({code.partition(".")[0] for code in REASONS}))
+CODE = re.compile(rf"({FAMILIES})\.[a-z][a-z_]*")
 OTHER = re.compile(r"(gateway\.(?!stopping|failed)|tool\.(name|upstream)$|run\.(id|task_type|goal|labels|policy)$).*")
 """Dotted names that mean something else: modules and files, variables of CEL."""
 
 
-def literals(path: Path) -> set[str]:
-    """The text literals of a module that look like codes."""
-    texts = (node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return {text for text in texts if CODE.fullmatch(text) and not OTHER.match(text)}
+def texts(tree: ast.AST) -> Iterator[ast.Constant]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def raised() -> dict[str, set[str]]:
-    """code -> the modules, other than the table, that say it."""
-    found: dict[str, set[str]] = {}
-    for path in SOURCES:
-        if path.name != "reasons.py":
-            for code in literals(path):
-                found.setdefault(code, set()).add(path.stem)
+def raised(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The literals of a module that are codes; one in a comparison is read there, not raised."""
+    read = {id(text) for node in ast.walk(tree) if isinstance(node, ast.Compare) for text in texts(node)}
+    return (text for text in texts(tree) if CODE.fullmatch(str(text.value)) and not OTHER.match(str(text.value)) and id(text) not in read)
+
+
+def places() -> dict[str, list[str]]:
+    """code -> where in the gateway, outside the table, it is raised."""
+    found: dict[str, list[str]] = {}
+    for path, tree in TREES.items():
+        for text in raised(tree):
+            found.setdefault(str(text.value), []).append(f"{path}:{text.lineno}")
     return found
 
 
-def test_every_code_that_is_raised_has_its_row() -> None:
-    assert set(raised()) - set(REASONS) == set()
+def test_every_code_that_is_raised_has_its_row_and_every_row_is_raised() -> None:
+    assert set(places()) == set(REASONS)
 
 
-def test_every_row_is_raised_somewhere() -> None:
-    assert set(REASONS) - set(raised()) == set()
+def test_every_code_is_raised_in_one_place() -> None:
+    assert {code: where for code, where in places().items() if len(where) > 1} == {}
 
 
-def test_every_reason_of_a_guard_has_its_row() -> None:
-    assert {code for guard in GUARDS for code in guard.reasons} <= set(REASONS)
+def test_no_code_is_put_together() -> None:
+    """Else it would be raised where nobody finds it."""
+    begun = re.compile(rf"({FAMILIES})\.")
+    parts = [(path, text) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for text in texts(node)]
+    assert [f"{path}:{text.lineno}" for path, text in parts if begun.fullmatch(str(text.value))] == []
+
+
+def test_no_constant_carries_a_code_into_another_module() -> None:
+    """A name that many modules import would only hide that they all raise it."""
+    held = {
+        (target.id, path.stem)
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant) and node.value in list(raised(tree))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    assert {(name, module) for name, module in held if not name.startswith("_")} == set()
 
 
 @pytest.mark.parametrize("code", REASONS)
@@ -51,6 +71,10 @@ def test_a_row_is_complete(code: str) -> None:
     row = reason(code)
     assert (row.code, bool(row.title), row.hint.rstrip().endswith(".")) == (code, True, True)
     assert 200 <= row.status < 600
+
+
+def test_waiting_is_offered_only_where_the_same_again_may_do() -> None:
+    assert all(row.retryable for row in REASONS.values() if row.wait_s is not None)
 
 
 def test_a_run_ends_only_with_the_designs_reasons() -> None:
@@ -61,21 +85,3 @@ def test_a_run_ends_only_with_the_designs_reasons() -> None:
 def test_a_code_without_a_row_is_a_fault_of_ours() -> None:
     with pytest.raises(KeyError):
         reason("no.such")
-
-
-SAID_BY_SEVERAL = {
-    "approval.denied",  # the hold's end, and what a repeat of the call is told
-    "approval.required",  # a guard's, and what a rule in shadow mode would have asked
-    "approval.expired", "approval.lapsed", "approval.void",  # a guard names them, the steps say them
-    "arguments.invalid", "result.too_large", "call.cancelled", "call.in_doubt",  # also outcomes
-    "authorization.denied",  # also a deliberate repeat that nobody may approve
-    "budget.open_holds",  # of a run, and of a principal
-    "budget.in_flight", "budget.tool_calls_per_turn",  # a call that runs has its place there
-    "turn.unknown", "turn.not_open",  # of a call, and of an answer or a report
-}  # fmt: skip
-
-
-def test_a_code_of_the_core_is_said_in_one_module_but_for_these() -> None:
-    core = [path for path in SOURCES if "core" in path.parts and path.name != "reasons.py"]
-    said = {code: [path for path in core if code in literals(path)] for code in REASONS}
-    assert {code for code, paths in said.items() if len(paths) > 1} == SAID_BY_SEVERAL

@@ -251,7 +251,7 @@ def test_a_deliberate_repeat_of_an_idempotent_write_is_not_held() -> None:
 def test_a_deliberate_repeat_that_nobody_may_approve_is_refused() -> None:
     world = opened(policy(rule("*", ACT)))
     world.does("mail.send", a=1)
-    assert verdict(world.call("mail.send", operation_id="op", a=1)) == "authorization.denied"
+    assert verdict(world.call("mail.send", operation_id="op", a=1)) == "guard.failed"
 
 
 # ---- occurrences --------------------------------------------------------------------------------------------------------

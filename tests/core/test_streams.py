@@ -22,7 +22,7 @@ def test_a_streams_name_says_what_it_folds_to(stream: str, state: State) -> None
     [
         ("run_r", e.RunOpened("run_r", "a", "a", "p", "set", limits(), "t", "rest")),
         ("principal:a", e.RunRefused("a", "budget.open_runs")),
-        ("gateway", e.ToolSeen("crm.get", "d")),
+        ("gateway", e.ToolsPinned("crm", {"crm.get": "d"})),
     ],
 )
 def test_a_state_takes_the_events_of_its_stream(stream: str, event: e.Event) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.demo import shop
+from tests.waiting import START_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -61,7 +62,8 @@ def test_it_speaks_both_eras_over_stdio_until_stdin_ends() -> None:
         {"id": 4, "method": "ping"}, {"id": 5, "method": "prompts/list"},
     ]  # fmt: skip
     lines = "".join(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in asked)
-    done = subprocess.run([sys.executable, "-m", "gateway.demo.shop"], input=lines, cwd=ROOT, capture_output=True, text=True, check=True, timeout=20)
+    command = [sys.executable, "-m", "gateway.demo.shop"]
+    done = subprocess.run(command, input=lines, cwd=ROOT, capture_output=True, text=True, check=True, timeout=START_S)
     said = {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
     assert list(said) == [1, 2, 3, "x", 4, 5]
     assert said[1]["result"]["protocolVersion"] == shop.VERSION

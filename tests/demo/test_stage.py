@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -46,6 +48,24 @@ def test_a_stage_that_cannot_be_set_says_what_its_server_said(tmp_path: Path) ->
         port = taken.getsockname()[1]
         with pytest.raises(StageFault, match=str(port)), staged(tmp_path, port):
             pass
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Another server: ready, but it knows none of the demo's keys."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/readyz" else 401)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_another_server_at_the_port_is_not_taken_for_the_gateway(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        Thread(target=stranger.serve_forever, daemon=True).start()
+        with pytest.raises(StageFault, match=str(stranger.server_port)), staged(tmp_path, stranger.server_port):
+            pass
+        stranger.shutdown()
 
 
 def test_any_port_is_free() -> None:

@@ -32,12 +32,14 @@ def left_in(folder: Path) -> list[int]:
 
 
 def test_it_tells_all_chapters_and_ends_with_0(tmp_path: Path) -> None:
-    last = ended(started(tmp_path, "demo", "--once", env={"TMPDIR": str(tmp_path)}))
-    assert (last.code, last.err) == (0, ""), last.out
+    process = started(tmp_path, "demo", "--once", env={"TMPDIR": str(tmp_path)})
+    text = said(process, "All of it went as it should.")
+    last = ended(process)
+    assert (last.code, last.err) == (0, ""), text
     for number, name in enumerate(CHAPTERS, 1):
-        assert f"\n{number}. {getattr(Story, name).__doc__}\n" in last.out
-    assert "\n   NO " not in last.out
-    assert "Sound: " in last.out
+        assert f"\n{number}. {getattr(Story, name).__doc__}\n" in text
+    assert "\n   NO " not in text
+    assert "Sound: " in text
     assert list(tmp_path.iterdir()) == [], "what it made in the temporary folder is gone"
 
 

@@ -101,8 +101,9 @@ def test_a_completed_call_has_the_contracts_fields() -> None:
 
 
 def test_a_held_call_says_where_its_hold_is() -> None:
-    assert render.held_json(Held("call_1", "hold_1_1", AT, "not executed", budget())) == {
-        "call": "call_1", "status": "held", "hold": {"hold": "hold_1_1", "url": "/v1/holds/hold_1_1", "expires_at": AT_TEXT},
+    assert render.held_json(Held("call_1", "hold_1_1", AT, "approval.required", "not executed", budget())) == {
+        "call": "call_1", "status": "held", "reason": "approval.required",
+        "hold": {"hold": "hold_1_1", "url": "/v1/holds/hold_1_1", "expires_at": AT_TEXT},
         "message": "not executed", "budget": BUDGET,
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""An agent behind each door, as the scenarios drive it: the same wishes, told in REST or in MCP (2026-07-28), the same answers back.
+"""An agent behind each door, as the scenarios drive it: the same wishes, told in REST or in MCP of either era, the same answers back.
 
 What an agent's harness and people do beside calls (voting, ending runs, declaring what a model answered) has one door only, REST, and is
 shared. An answer is brought to one form here; what one door says twice (MCP's `_meta` and `structuredContent`) must agree.
@@ -15,13 +15,12 @@ import httpx
 
 from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
-from tests.e2e.waiting import eventually, until
+from tests.scenarios import AROUND
+from tests.waiting import eventually, until
 
 OURS = "tool-call-gateway/"
 PROTOCOL = "io.modelcontextprotocol/"
 VERSION = "2026-07-28"
-AROUND = {"turn": 0, "call_id": "", "operation": "", "hurried": False}
-"""What stands around a call's arguments, and what it is if nobody says. `hurried`: the caller soon gives up waiting for others."""
 
 
 @dataclass(frozen=True)
@@ -238,14 +237,41 @@ class McpAgent(Agent):
         await self.reopen()
 
     async def tools(self) -> dict[str, Any]:
-        tools = (await mcp(self.session, "tools/list"))["tools"]
+        tools = (await self.result("tools/list"))["tools"]
         return {tool["name"].replace("__", ".", 1): tool["inputSchema"] for tool in tools}
 
     async def asked(self, tool: str, arguments: Any, *, turn: int, call_id: str, operation: str, hurried: bool) -> Answer:
         meta = {"call_id": call_id, "operation_id": operation, "turn": turn}
         params = {"name": tool.replace(".", "__", 1), "arguments": arguments, "_meta": {OURS + name: value for name, value in meta.items() if value}}
         impatient = {"user-agent": "openai-agents"} if hurried else {}
-        return mcp_answer(await mcp(self.session, "tools/call", params, **impatient))
+        return mcp_answer(await self.result("tools/call", params, **impatient))
+
+    async def result(self, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> dict[str, Any]:
+        """Of one request; what every answer of this era says of itself is taken off."""
+        result = await mcp(self.session, method, params, **headers)
+        assert (result.pop("resultType"), result["_meta"].pop(PROTOCOL + "serverInfo")["name"]) == ("complete", "tool-call-gateway")
+        return result
+
+
+class SessionAgent(McpAgent):
+    """MCP as it was before 2026-07-28: a session, named in each request."""
+
+    async def open(self) -> None:
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "scenarios", "version": "1"}}
+        answer = await session_post(self.session, "initialize", params)
+        self.session.headers.update({"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"})
+        await super().open()
+
+    async def result(self, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> dict[str, Any]:
+        answer = await session_post(self.session, method, params, **headers)
+        assert (answer.status_code, answer.json()["id"]) == (200, 7), answer.text
+        return dict(answer.json()["result"])
+
+
+async def session_post(client: httpx.AsyncClient, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> httpx.Response:
+    """One request of the session era."""
+    body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params or {}}
+    return await client.post("/mcp", json=body, headers={"accept": "application/json, text/event-stream"} | headers)
 
 
 async def mcp(client: httpx.AsyncClient, method: str, params: Mapping[str, Any] | None = None, path: str = "/mcp", **headers: str) -> dict[str, Any]:
@@ -271,7 +297,6 @@ def mcp_answer(result: dict[str, Any]) -> Answer:
     """In REST's form; what `_meta` says must be what the structured content says."""
     meta = result.pop("_meta")
     call, budget = meta.pop(OURS + "call"), meta.pop(OURS + "budget", None)
-    assert (result.pop("resultType"), meta.pop(PROTOCOL + "serverInfo")["name"]) == ("complete", "tool-call-gateway")
     assert not any(name.startswith(OURS) for name in meta)
     if call["status"] in ("held", "ready"):
         body = result["structuredContent"]

@@ -22,6 +22,7 @@ RUNS: Mapping[str, str] = {
     "coins": f"budgets: {{{LIMITED}, cost_usd: 0.50}}\n  on_exhausted: {{cost: refuse}}",
     "coins_close": f"budgets: {{{LIMITED}, cost_usd: 0.50}}",
     "purse": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 1000, tokens_per_turn: 400}",
+    "history": f"budgets: {{{LIMITED}, input_tokens_per_turn: 100}}",
     "twenty": "budgets: {turns: unlimited, tool_calls: 500, deadline: 10m, tokens: 2000, tokens_per_turn: 100}",
     "fifty": "budgets: {turns: unlimited, tool_calls: 50, deadline: 10m, tokens: unlimited}",
     "fifty_coins": "budgets: {turns: unlimited, tool_calls: unlimited, deadline: 10m, tokens: unlimited, cost_usd: 10.00}\n"
@@ -33,6 +34,8 @@ RUNS: Mapping[str, str] = {
     "strict": f"budgets: {{{LIMITED}}}\n  require_turns: true",
     "loopy": f"budgets: {{{LIMITED}}}\nloops: {{writes: 2, reads: 3, cycles: 2, refusals: 3, close_after: 2}}",
     "solo": f"budgets: {{{LIMITED}}}",
+    "racing": "budgets: {turns: unlimited, tool_calls: 400, deadline: 10m, tokens: unlimited}\n  on_exhausted: {tool_calls: refuse}\n"
+    "loops: {writes: 20, reads: 20, cycles: 6, refusals: 200, close_after: 200}",
 }
 """Principal `agent:NAME` -> the `run` of the policy that governs it. `solo` may have one open run; `agent:nobody` has no policy."""
 
@@ -60,19 +63,23 @@ RULES: Mapping[str, str] = {
     "capped": "effect: read_only, result: {max_bytes: 1KiB}",
     "shaped": "effect: read_only, result: {schema: {type: object, required: [total]}}",
     "masked": "effect: read_only, result: {redact: [/card/number]}",
+    "brief": "effect: idempotent_write, as: UPSTREAM-brief",
     "bound": "effect: read_only, arguments: {bind: {tenant: principal.claims.tenant}}",
     "narrow": "effect: read_only, arguments: {schema: {properties: {size: {maximum: 10}}}}",
     "guarded": "effect: read_only, allow_if: args.size <= 5",
     "priced": "effect: read_only, price: {cost_usd: 0.20}",
     "hasty": "effect: idempotent_write, timeout: 1h, min_time: 59m",
+    "placed": "effect: idempotent_write",
     "odd": "effect: read_only",
     "absent": "effect: read_only",
 }
-"""Tool -> its rule. `odd` has a schema that can't be enforced (on `desk`), `absent` is offered by nobody, `ghost` is offered without a rule."""
+"""Tool -> its rule. `placed` has its id in the path (on `web`), `odd` a schema that can't be enforced (on `desk`); `absent` is offered by
+nobody, `ghost` without a rule."""
 
 OFFERED = (*(name for name in RULES if name not in ("odd", "absent")), "ghost")
 SEND_AS = {"web": "send_as: {header: Idempotency-Key}", "desk": "send_as: {meta: key}", "down": "send_as: {header: Idempotency-Key}"}
 SCHEMA = "{type: object, properties: {do: {type: string}, id: {type: string}, size: {type: integer}}}"
+SCHEMA_WITH_ID = SCHEMA.replace("object,", "object, required: [id],", 1)
 PEOPLE = ("mia", "ben")
 AGENTS = (*RUNS, "nobody")
 
@@ -82,22 +89,38 @@ def key_of(id: str) -> str:
     return f"key of {id}".replace(" ", "-").replace(":", "-")
 
 
-def write(folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does") -> Path:
-    """The files of the deployment; the path of gateway.yaml. `described` begins the description of each HTTP tool."""
+def write(
+    folder: Path, web: str, heard: Path, *, port: int = 0, described: str = "Does", ledger: str = "sqlite:gateway.db", small: str = ""
+) -> Path:
+    """The files of the deployment; the path of gateway.yaml. `described` begins each tool's description.
+
+    `small`: the only agent that has a policy, and `web` the only upstream: it starts in a third of the time."""
     (folder / "policies").mkdir(parents=True, exist_ok=True)
-    rules = "".join(_rules(upstream) for upstream in SEND_AS)
+    upstreams = _upstreams(web, heard, described)
+    if small:
+        upstreams = {"web": upstreams["web"]}
+    rules = "".join(map(_rules, upstreams))
     for name, run in RUNS.items():
-        head = f'version: 1\nname: {name}\nmatch: {{principals: ["agent:{name}"]}}\nrun:\n  {run}\n'
-        (folder / "policies" / f"{name}.yaml").write_text(f'{head}defaults: {{timeout: 20s, approvers: ["group:leads"]}}\ntools:\n{rules}')
+        if name == small or not small:
+            head = f'version: 1\nname: {name}\nmatch: {{principals: ["agent:{name}"]}}\nrun:\n  {run}\n'
+            (folder / "policies" / f"{name}.yaml").write_text(f'{head}defaults: {{timeout: 20s, approvers: ["group:leads"]}}\ntools:\n{rules}')
     settings = folder / "gateway.yaml"
     settings.write_text(
-        f'listen: 127.0.0.1:{port}\nledger: sqlite:gateway.db\npolicies: policies/\nsecret: ["${{env:GATEWAY_SECRET}}"]\nupstreams:\n'
-        f'  web: {{http: {{base_url: "{web}", tools: {_http_tools(described)}}}}}\n'
-        f'  down: {{http: {{base_url: "http://127.0.0.1:9", tools: {_http_tools(described)}}}}}\n'
-        f'  desk: {{mcp: {{command: ["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"], '
-        f'env: {{HEARD: "{heard}"}}}}}}\n{_principals()}'
+        f'listen: 127.0.0.1:{port}\nledger: "{ledger}"\npolicies: policies/\nsecret: ["${{env:GATEWAY_SECRET}}"]\nupstreams:\n'
+        + "".join(f"  {name}: {{{how}}}\n" for name, how in upstreams.items())
+        + _principals()
     )
     return settings
+
+
+def _upstreams(web: str, heard: Path, described: str) -> dict[str, str]:
+    tools = _http_tools(described)
+    command = f'["{sys.executable}", "{HERE / "desk_server.py"}", "{",".join((*OFFERED, "odd"))}"]'
+    return {
+        "web": f'http: {{base_url: "{web}", tools: {tools}}}',
+        "down": f'http: {{base_url: "http://127.0.0.1:9", tools: {tools}}}',
+        "desk": f'mcp: {{command: {command}, env: {{HEARD: "{heard}", DESCRIBED: "{described}"}}}}',
+    }
 
 
 def load(settings: Path) -> Settings:
@@ -106,7 +129,7 @@ def load(settings: Path) -> Settings:
 
 def _rules(upstream: str) -> str:
     send_as = SEND_AS[upstream]
-    return "".join(f"  - {{tool: {upstream}.{tool}, {_keyed(rule, send_as)}}}\n" for tool, rule in RULES.items())
+    return "".join(f"  - {{tool: {upstream}.{tool}, {_keyed(rule, send_as)}}}\n".replace("UPSTREAM", upstream) for tool, rule in RULES.items())
 
 
 def _keyed(rule: str, send_as: str) -> str:
@@ -118,9 +141,10 @@ def _keyed(rule: str, send_as: str) -> str:
 
 def _http_tools(described: str) -> str:
     tools = (
-        f"{{name: {name}, description: {described} {name}., method: POST, path: /{name}, body: arguments, input_schema: {SCHEMA}}}"
+        f"{{name: {name}, description: \"{described} {name}.\", method: POST, path: '{path}', body: arguments, input_schema: {schema}}}"
         for name in OFFERED
-    )  # fmt: skip
+        for path, schema in [("/placed/{id}", SCHEMA_WITH_ID) if name == "placed" else (f"/{name}", SCHEMA)]
+    )
     return f"[{', '.join(tools)}]"
 
 

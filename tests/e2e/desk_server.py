@@ -1,6 +1,7 @@
 """An MCP server on stdio (revision 2026-07-28) with the same tools and the same argument `do` as the HTTP upstream of these tests.
 
 Only the standard library. Each message that comes in is appended to the file that $HEARD names, as one line of JSON.
+$DESCRIBED begins each description.
 """
 
 import json
@@ -8,6 +9,7 @@ import os
 import sys
 
 TOOLS = sys.argv[1].split(",")
+DESCRIBED = os.environ.get("DESCRIBED", "Does")
 SCHEMA = {"type": "object", "properties": {"do": {"type": "string"}, "id": {"type": "string"}, "size": {"type": "integer"}}}
 UNENFORCEABLE = {"type": "object", "properties": {"id": {"$ref": "https://example.com/elsewhere.json"}}}
 
@@ -48,7 +50,7 @@ def main():
             case "server/discover":
                 send({"id": message["id"], "result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}})
             case "tools/list":
-                tools = [{"name": tool, "description": f"Does {tool}.", "inputSchema": schema_of(tool)} for tool in TOOLS]
+                tools = [{"name": tool, "description": f"{DESCRIBED} {tool}.", "inputSchema": schema_of(tool)} for tool in TOOLS]
                 send({"id": message["id"], "result": {"tools": tools}})
             case "tools/call":
                 called(message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +12,11 @@ from pathlib import Path
 
 import httpx
 
+from gateway.demo.stage import any_port
 from tests.e2e import deployment
 from tests.e2e.serving import Desk
-from tests.e2e.waiting import eventually
 from tests.e2e.web_upstream import Web
+from tests.waiting import START_S, WAIT_S, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,17 +24,17 @@ ROOT = Path(__file__).resolve().parents[2]
 class Process:
     """What agents need of a stage, and the process itself. `start` may follow `kill` or `stop`."""
 
-    def __init__(self, folder: Path, web: Web) -> None:
+    def __init__(self, folder: Path, web: Web, **described: str) -> None:
         self.web, self.desk = web, Desk(folder / "heard")
         self.clients: list[httpx.AsyncClient] = []
-        port = _free_port()
+        port = any_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._settings = deployment.write(folder, web.url, folder / "heard", port=port)
+        self._settings = deployment.write(folder, web.url, folder / "heard", port=port, **described)
         self._process: asyncio.subprocess.Process | None = None
 
     def client(self, id: str | None, **headers: str) -> httpx.AsyncClient:
         known = {} if id is None else {"authorization": f"Bearer {deployment.key_of(id)}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=WAIT_S, trust_env=False, verify=False)
         self.clients.append(client)
         return client
 
@@ -50,7 +50,7 @@ class Process:
                 except httpx.TransportError:
                     return False
 
-            await eventually(ready, "the gateway", 60)
+            await eventually(ready, "the gateway", START_S)
 
     async def kill(self) -> None:
         """SIGKILL: nothing is said, nothing is written any more."""
@@ -62,7 +62,7 @@ class Process:
 
     async def verify(self) -> int:
         """The exit status of `gateway verify`."""
-        return await asyncio.wait_for((await self._run("verify")).wait(), 60)
+        return await asyncio.wait_for((await self._run("verify")).wait(), START_S)
 
     async def close(self) -> None:
         for client in self.clients:
@@ -75,7 +75,7 @@ class Process:
         assert process is not None
         if process.returncode is None:
             process.send_signal(by)
-        await asyncio.wait_for(process.wait(), 30)
+        await asyncio.wait_for(process.wait(), WAIT_S)
 
     async def _run(self, command: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -85,17 +85,11 @@ class Process:
 
 
 @asynccontextmanager
-async def gateway_process(folder: Path, web: Web) -> AsyncIterator[Process]:
+async def gateway_process(folder: Path, web: Web, **described: str) -> AsyncIterator[Process]:
     """A gateway that is ready, and ended at the end."""
-    process = Process(folder, web)
+    process = Process(folder, web, **described)
     try:
         await process.start()
         yield process
     finally:
         await process.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

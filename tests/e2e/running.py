@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,6 +13,9 @@ from pathlib import Path
 from textwrap import indent
 
 import httpx
+
+from gateway.demo.stage import any_port
+from tests.waiting import START_S, WAIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 AGENT, MIA = "key-of-the-agent", "key-of-mia"
@@ -35,7 +37,7 @@ roles: {{approver: ["group:leads"], operator: ["group:leads"]}}
 @asynccontextmanager
 async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, str]) -> AsyncIterator[str]:
     """The base URL of a gateway that serves until the end, stopped as an init system would."""
-    port = _free_port()
+    port = any_port()
     agent, mia = (hashlib.sha256(key.encode()).hexdigest() for key in (AGENT, MIA))
     (folder / "policies").mkdir(parents=True)
     (folder / "policies" / "one.yaml").write_text(policy)
@@ -47,13 +49,13 @@ async def gateway(folder: Path, upstreams: str, policy: str, env: Mapping[str, s
     )  # fmt: skip
     try:
         url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(START_S):
             await _ready(process, url)
         yield url
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(WAIT_S):
             await process.wait()
 
 
@@ -67,9 +69,3 @@ async def _ready(process: asyncio.subprocess.Process, url: str) -> None:
             except httpx.TransportError:
                 pass
             await asyncio.sleep(0.05)  # a process that starts has no other way to be waited for
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

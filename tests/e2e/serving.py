@@ -15,8 +15,8 @@ import uvicorn
 
 from gateway.app import App, create_app, server
 from tests.e2e import deployment
-from tests.e2e.waiting import eventually, until
 from tests.e2e.web_upstream import Web, web_upstream
+from tests.waiting import START_S, WAIT_S, eventually, until
 
 PROBE = "is it there?"
 
@@ -74,7 +74,7 @@ class Stage:
         """Whoever holds this key or run token."""
         known = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=60, trust_env=False, verify=False, limits=limits)
+        client = httpx.AsyncClient(base_url=self.url, headers=known | headers, timeout=WAIT_S, trust_env=False, verify=False, limits=limits)
         self.clients.append(client)
         return client
 
@@ -87,7 +87,7 @@ class Stage:
         async def answers() -> bool:
             return (await client.post(f"/v1/runs/{run}/calls", json=ask)).is_success
 
-        await eventually(answers, "the desk")
+        await eventually(answers, "the desk", START_S)
 
     async def waiting(self, riders: int) -> None:
         """Wait until so many callers in all wait for dispatches."""
@@ -103,7 +103,7 @@ async def running(folder: Path, web: Web, **described: str) -> AsyncIterator[Sta
     app = create_app(settings)
     serving = server(app, settings)
     task = asyncio.ensure_future(serving.serve())
-    await until(lambda: serving.started or task.done(), "the gateway", 60)
+    await until(lambda: serving.started or task.done(), "the gateway", START_S)
     stage = Stage(f"http://127.0.0.1:{_port(serving)}", app, web, Desk(heard))
     try:
         yield stage
@@ -111,7 +111,7 @@ async def running(folder: Path, web: Web, **described: str) -> AsyncIterator[Sta
         for client in stage.clients:
             await client.aclose()
         serving.should_exit = True
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, WAIT_S)
 
 
 @asynccontextmanager

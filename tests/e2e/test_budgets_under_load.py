@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 
 from gateway.core.reasons import REASONS
 from tests.e2e.agents import Agent, McpAgent, RestAgent
-from tests.e2e.serving import Stage, staged
+from tests.e2e.serving import Stage
 
 pytestmark = pytest.mark.anyio
 MANY = 200
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("load")) as it:
-        yield it
 
 
 async def opened(stage: Stage, principal: str, run_key: str) -> tuple[RestAgent, McpAgent]:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
-from tests.e2e.serving import Stage, staged
+from tests.e2e.serving import Stage
 
 pytestmark = pytest.mark.anyio
 MANY = 100
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("identical")) as it:
-        yield it
 
 
 async def crowd(stage: Stage, run_key: str) -> list[Agent]:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
 from tests.e2e.process import gateway_process
-from tests.e2e.waiting import until
 from tests.e2e.web_upstream import Web, web_upstream
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]

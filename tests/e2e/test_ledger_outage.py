@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.agents import RestAgent
 from tests.e2e.serving import Stage, staged
-from tests.e2e.waiting import until
+from tests.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -73,15 +73,15 @@ async def test_a_call_whose_next_try_could_not_be_recorded_still_comes_to_an_end
         stage.web.open_gate("p")
         await until(lambda: stage.web.running == 0, "the answer")
         assert await agent.call("read", id="r") == "refused:ledger.unavailable"
-    assert await asyncio.wait_for(call, 10) == "done:tool.error"
+    assert await asyncio.wait_for(call, WAIT_S) == "done:tool.error"
     await agent.until_calls(admitted=0)
     await agent.post("/cancel")
     await agent.until_run(status="cancelled")
     assert len({one.key for one in stage.web.of("p")}) == 1
 
 
-@pytest.mark.slow
 async def test_an_outcome_that_could_not_be_recorded_within_its_lease_is_not_told_and_recorded_when_that_can_be_done(stage: Stage) -> None:
+    stage.app.engine.lease_ms = 1_000
     agent = await opened(stage)
     calls = {tool: agent.start(tool, id=tool, do="gate") for tool in ("quick_pay", "quick_put", "quick")}
     for tool in calls:
@@ -89,7 +89,7 @@ async def test_an_outcome_that_could_not_be_recorded_within_its_lease_is_not_tol
     with outage(stage):
         for tool in calls:
             stage.web.open_gate(tool)
-        assert await asyncio.wait_for(asyncio.gather(*calls.values()), 15) == ["refused:ledger.unavailable"] * 3
+        assert await asyncio.wait_for(asyncio.gather(*calls.values()), WAIT_S) == ["refused:ledger.unavailable"] * 3
     await agent.until_calls(admitted=0)
     assert (await agent.look())["calls"] == {"succeeded": 3}
     assert await agent.call("quick_pay", id="quick_pay", do="gate") == "replayed"

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,12 +25,13 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, Implementation
 
+from tests.e2e import npm
 from tests.e2e.running import AGENT, MIA, gateway
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
-PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 DATED = {"GIT_AUTHOR_DATE": "2026-01-02T03:04:05 +0000", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05 +0000", "GIT_CONFIG_GLOBAL": os.devnull}
 OURS = "tool-call-gateway/"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
@@ -119,21 +119,8 @@ PNG = bytes.fromhex(
 
 @pytest.fixture(scope="module")
 def files_server() -> list[str]:
-    """The npm package in a cache folder, installed once; what starts it, but for the folder that it serves."""
-    node, npm = (shutil.which(name, path=PATH) for name in ("node", "npm"))
-    if node is None or npm is None:
-        pytest.fail("Node.js is missing: install the test extra of this project")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tool-call-gateway-tests"
-    home = cache / FILESYSTEM.rpartition("/")[2]
-    if not home.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = tempfile.mkdtemp(dir=cache)
-        subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", "--prefix", fresh, FILESYSTEM], check=True, timeout=180, env={**os.environ, "PATH": PATH}
-        )
-        if not home.exists():
-            Path(fresh).rename(home)
-    return [node, str(home / "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")]
+    """What starts it, but for the folder that it serves."""
+    return [npm.node(), str(npm.installed(FILESYSTEM) / "@modelcontextprotocol/server-filesystem/dist/index.js")]
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +164,7 @@ def placed(arguments: dict[str, Any], files: Path | None, repository: Path | Non
 
 @asynccontextmanager
 async def through(url: str, run_key: str) -> AsyncIterator[Client]:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {AGENT}", "Gateway-Run": run_key}, timeout=30) as http:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {AGENT}", "Gateway-Run": run_key}, timeout=WAIT_S) as http:
         transport = streamable_http_client(f"{url}/mcp", http_client=http)
         async with Client(transport, client_info=Implementation(name="e2e", version="1")) as client:
             yield client
@@ -257,6 +244,8 @@ async def test_tools_are_listed_as_their_servers_define_them_but_for_what_no_rul
         said, direct = (each.model_dump(mode="json", by_alias=True, exclude_unset=True) for each in (one, expected[name]))
         if "outputSchema" in direct:
             assert said.pop("outputSchema")["anyOf"][0]["required"] == direct.pop("outputSchema")["required"]
+        ours, theirs = said.pop("annotations"), direct.pop("annotations", {})
+        assert ours == theirs | {hint: ours[hint] for hint in ("readOnlyHint", "idempotentHint") if hint in ours}, "the policy's word on effects"
         assert said == {**direct, "name": name}
 
 
@@ -294,7 +283,7 @@ async def test_a_client_that_waits_with_progress_gets_the_result_as_soon_as_a_pe
     async def waited(progress: float, total: float | None, message: str | None) -> None:
         raise AssertionError("it was approved long before the first heartbeat")
 
-    async with through(running, "waiting") as client, asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with through(running, "waiting") as client, asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
         arguments = {"path": str(path), "content": "approved\n"}
         call = tasks.create_task(client.call_tool("files__write_file", arguments, progress_callback=waited))
         hold = await asyncio.to_thread(first_hold, running)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from tests.e2e.agents import Agent, McpAgent, RestAgent
-from tests.e2e.serving import Stage, staged
-from tests.e2e.waiting import until
+from tests.e2e.serving import Stage
+from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("reaching")) as it:
-        yield it
 
 
 async def opened(stage: Stage, kind: type[Agent], run_key: str, by: str = "plain", on: str = "web") -> Agent:

@@ -7,7 +7,7 @@ alone can say, and what takes a gateway in trouble.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.anyio
 DOORS = [RestAgent, McpAgent]
 
 SHOWN = {reason for one in SCENARIOS.values() for reason in one.reasons}
-
-
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    async with staged(tmp_path_factory.mktemp("reasons")) as it:
-        yield it
 
 
 # ---- REST alone ---------------------------------------------------------------------------------------------------------
@@ -90,6 +84,7 @@ REST_ONLY: dict[str, Ask] = {
     "hold.conflict": lambda agent: voted(agent, ("approve", ""), ("deny", "")),
     "hold.digest": lambda agent: voted(agent, ("approve", ""), digest="0" * 64),
     "hold.forbidden": lambda agent: voted(agent, ("approve", ""), by="http"),
+    "tool.digest": lambda agent: agent.mia.post("/v1/tools/accept", json={"tools": {"desk.read": "0" * 64}}),
     "approval.expired": lambda agent: expired(agent, "expiring", None),
     "approval.lapsed": lambda agent: expired(agent, "lapsing", "approve"),
 }
@@ -237,6 +232,32 @@ async def test_an_approval_of_a_tool_that_has_changed_is_void(tmp_path: Path) ->
         assert web.took == []
 
 
+async def test_a_tool_that_its_upstream_has_changed_is_held_back_at_every_door_until_it_is_accepted(tmp_path: Path) -> None:
+    """`tool.changed`. What has changed in the deployment's own files (`web`) is the operator's word and goes on."""
+    async with web_upstream() as web:
+        async with running(tmp_path, web) as stage:
+            agent = RestAgent(stage, "plain", "desk", "before")
+            await agent.open()
+            assert await agent.call("read", id="b") == "done"
+        async with running(tmp_path, web, described="Differently does") as stage:
+            for kind in DOORS:
+                agent = kind(stage, "plain", "desk", kind.door)
+                await agent.open()
+                assert not [name for name in await agent.tools() if name.startswith("desk.")]
+                assert await agent.call("read", id="c") == "refused:tool.changed"
+                assert await agent.call("web.read", id="w") == "done"
+            held_back = [one for one in (await agent.mia.get("/v1/tools")).json()["tools"] if one["state"] == "changed"]
+            assert {one["tool"].partition(".")[0] for one in held_back} == {"desk"}
+            digests = {one["tool"]: one["digest"] for one in held_back}
+            assert (await agent.mia.post("/v1/tools/accept", json={"tools": digests})).status_code == 200
+            for kind in DOORS:
+                agent = kind(stage, "plain", "desk", kind.door)
+                await agent.reopen()
+                assert "desk.read" in await agent.tools()
+                assert await agent.call("read", id="c") == "done"
+        assert len(stage.desk.calls("c")) == len(DOORS)
+
+
 def test_every_reason_is_reached() -> None:
-    alone = {"result.expired", "approval.void"}
+    alone = {"result.expired", "approval.void", "tool.changed"}
     assert set(REASONS) == SHOWN | REST_ONLY.keys() | BEFORE_CALLS.keys() | IN_TROUBLE.keys() | alone

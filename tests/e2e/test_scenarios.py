@@ -1,20 +1,18 @@
-"""Every scenario through both doors of one gateway: the same answers, the same events in the ledger, the same requests upstream.
+"""Every scenario through every door of one gateway: the same answers, the same events in the ledger, the same requests upstream.
 
 Equal outside ids, times, hashes (whose equality among themselves must agree) and the door's name.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from gateway.ledger.verify import verify
 from tests import scenarios_outcomes  # noqa: F401  its scenarios join the table
-from tests.e2e.agents import Agent, McpAgent, RestAgent, mcp, mcp_answer
-from tests.e2e.serving import Stage, staged
+from tests.e2e.agents import Agent, McpAgent, RestAgent, SessionAgent, mcp, mcp_answer
+from tests.e2e.serving import Stage
 from tests.e2e.told import Plain
 from tests.scenarios import SCENARIOS, Scenario
 
@@ -23,20 +21,12 @@ pytestmark = pytest.mark.anyio
 CASES = [pytest.param(one, on, id=f"{name}-{on}") for name, one in SCENARIOS.items() for on in one.on]
 
 
-@pytest.fixture(scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, anyio_backend: str) -> AsyncIterator[Stage]:
-    """One gateway for all of them; each has a run of its own."""
-    async with staged(tmp_path_factory.mktemp("scenarios")) as it:
-        yield it
-
-
 async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dict[str, Any]:
     """What was told, recorded and sent, in comparable form."""
     stage.start_over()
-    async with kind(stage, one.by, on, f"{kind.door}:{one.name}:{on}") as agent:
+    async with kind(stage, one.by, on, f"{kind.__name__}:{one.name}:{on}") as agent:
         await agent.open()
-        async with asyncio.timeout(60):
-            await one.play(agent)
+        await one.play(agent)
         assert set(one.reasons) <= {answer.reason for answer in agent.answers} | {"approval.required"}
         events, plain = await agent.events(), Plain()
         return {
@@ -49,11 +39,11 @@ async def played(stage: Stage, kind: type[Agent], one: Scenario, on: str) -> dic
 
 
 @pytest.mark.parametrize(("one", "on"), CASES)
-async def test_a_scenario_goes_the_same_way_through_both_doors(stage: Stage, one: Scenario, on: str) -> None:
-    rest, other = [await played(stage, kind, one, on) for kind in (RestAgent, McpAgent)]
-    assert (rest.pop("doors"), other.pop("doors")) == ({"rest"}, {"mcp"})
+async def test_a_scenario_goes_the_same_way_through_every_door(stage: Stage, one: Scenario, on: str) -> None:
+    rest, stateless, session = [await played(stage, kind, one, on) for kind in (RestAgent, McpAgent, SessionAgent)]
+    assert (rest.pop("doors"), stateless.pop("doors"), session.pop("doors")) == ({"rest"}, {"mcp"}, {"mcp"})
     for what in ("told", "sent", "recorded", "left"):
-        assert rest[what] == other[what], what
+        assert rest[what] == stateless[what] == session[what], what
 
 
 async def test_an_mcp_client_names_its_run_in_three_ways_and_means_the_same_one(stage: Stage) -> None:

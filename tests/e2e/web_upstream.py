@@ -1,7 +1,7 @@
 """An HTTP upstream on a loopback socket that keeps account of what reached it: who asked what, under which key, and who hung up.
 
 Each tool is a POST to `/<tool>` with the arguments as body. The argument `do` says how it behaves, `id` names the case:
-ok, count (rises), error (422), taken (409), fail (500), busy (503), flaky (500 until the third), big (2 KiB), secret (a card number),
+ok, count (rises), error (422), taken (409), fail (500), busy (503), flaky (500 until the third), big (2 KiB), flood (17 MiB), secret (a card number),
 cut (breaks off), gate (answers once `open_gate(id)` was called, with 500 if `size` is 500), hang (never answers).
 """
 
@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.waiting import until
 from tests.upstreams.origin import Connection, Seen, origin
+from tests.waiting import until
 
 KEY = "idempotency-key"
 STATUSES = {"error": "422 Unprocessable", "taken": "409 Conflict", "fail": "500 Failed", "busy": "503 Busy"}
@@ -82,6 +82,8 @@ class Web:
                 body["n"] = self.counts[id]
             case "big":
                 body["filler"] = "x" * 2048
+            case "flood":
+                body["filler"] = "x" * (17 * 1024 * 1024)
             case "secret":
                 body["card"] = {"number": "4111 1111 1111 1111", "brand": "visa"}
             case "cut":

@@ -212,8 +212,8 @@ class Stage:
         return (await self.engine.open_run(who, RunRequest("rest", **asked))).run.id
 
     async def call(self, run: str, tool: str, arguments: Mapping[str, Any] | None = None, *, who: Caller = BOT, **options: Any) -> Reply:
-        """`progress` and `gone` are the engine's, all else the request's."""
-        around = {name: options.pop(name) for name in ("progress", "gone") if name in options}
+        """`client` and `gone` are the engine's, all else the request's."""
+        around = {name: options.pop(name) for name in ("client", "gone") if name in options}
         return await soon(self.engine.call(who, run, CallRequest(tool, dict(arguments or {}), "rest", **options), **around))
 
     def calling(self, run: str, tool: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> asyncio.Task[Reply]:

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.events import CallAdmitted
 from gateway.core.model import Completed, Doubt, Failed
 from gateway.engine import flights
-from gateway.ports import Answer, Dispatch, LedgerFault, UpstreamFault
+from gateway.ports import Answer, Client, Dispatch, LedgerFault, UpstreamFault
 from tests.engine.stage import ACT, BOT, POLICY, READ, WRITE, Stage, ok, soon, stage
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +88,13 @@ async def test_a_turn_cancelled_after_the_intent_dispatches_nothing_more(desk: S
     assert desk.tools.sent == []
 
 
+async def test_a_wall_clock_that_was_set_back_grants_no_more_time(desk: Stage) -> None:
+    run = await desk.open()
+    desk.clock.now -= 3_600_000
+    assert isinstance(await desk.call(run, ACT), Completed)
+    assert [sent.remaining_ms for sent in desk.tools.sent] == [30_000]
+
+
 async def test_what_has_no_time_left_is_not_dispatched(desk: Stage) -> None:
     async def too_late() -> None:
         desk.clock.move(30_000)
@@ -102,18 +109,20 @@ async def test_what_has_no_time_left_is_not_dispatched(desk: Stage) -> None:
     assert [dispatch.attempt for dispatch in desk.tools.sent] == [2]
 
 
-async def test_a_wall_clock_that_jumps_back_gives_no_attempt_more_time(desk: Stage) -> None:
-    look = desk.ledger.state
+async def test_a_process_that_was_stopped_sends_nothing_late_though_its_wall_clock_was_set_back(
+    desk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = desk.ledger.at_hand
 
-    async def look_late(stream: str) -> object:
+    def look_late(stream: str) -> object:
         if desk.engine.flights:  # the last look before the first byte
-            desk.ledger.state = look  # type: ignore[method-assign]
+            monkeypatch.setattr(desk.ledger, "at_hand", look)
             desk.clock.move(30_000)
             desk.clock.wall_ms = -40_000
-        return await look(stream)
+        return look(stream)
 
     run = await desk.open()
-    desk.ledger.state = look_late  # type: ignore[method-assign]
+    monkeypatch.setattr(desk.ledger, "at_hand", look_late)
     waiting = desk.calling(run, ACT)
     await naps(desk, 200)
     assert isinstance(await soon(waiting), Completed)
@@ -274,13 +283,13 @@ async def test_progress_reaches_who_asked_for_it(desk: Stage) -> None:
     heard: list[object] = []
 
     async def slow(dispatch: Dispatch) -> Answer:
-        assert dispatch.progress is not None
-        dispatch.progress({"progress": 1})
+        assert dispatch.client.progress is not None
+        dispatch.client.progress({"progress": 1})
         return ok()
 
     run = await desk.open()
     desk.tools.plan(READ, slow)
-    await desk.call(run, READ, progress=heard.append)
+    await desk.call(run, READ, client=Client(heard.append))
     assert heard == [{"progress": 1}]
 
 

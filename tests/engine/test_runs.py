@@ -96,6 +96,14 @@ async def test_a_child_is_opened_with_its_parents_token_only(desk: Stage) -> Non
     assert await desk.open(Caller(BOT.principal, run), parent_run=run) == f"{run}.1"
 
 
+async def test_a_child_continues_nothing(desk: Stage) -> None:
+    run = await desk.open()
+    token = Caller(BOT.principal, run)
+    child = await desk.open(token, parent_run=run)
+    await desk.engine.finish_run(token, child, None)
+    assert (await refused(desk.open(token, parent_run=run, continues=child))).reason == "request.malformed"
+
+
 async def test_another_ones_run_is_not_continued(desk: Stage) -> None:
     run = await desk.open()
     await desk.engine.finish_run(BOT, run, None)

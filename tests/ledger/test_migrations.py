@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
+from gateway.core import streams
 from gateway.core.events import HoldApproved
-from gateway.ledger.sql import migrations
-from gateway.ledger.verify import verify
-from gateway.ledger.views import COLUMNS
-from tests.ledger.conformance import Opened
+from tests.ledger.conformance import Opened, damage
 from tests.ledger.runs import REQUIREMENT, RUN, admit, hold, life, open_run, settle, vote
 
 pytestmark = pytest.mark.anyio
@@ -25,43 +24,38 @@ LIFE = [
     admit(4, lease_until=40), admit(4, attempt=2, lease_until=60), replace(hold(5), requirements=({**REQUIREMENT, "execute": "at_once"},)),  # type: ignore[type-var]
     vote("user:mia", 5), HoldApproved(RUN, "call_r_5", "hold_r_1", 1_800_000_900_000),
 ]  # fmt: skip
+BEFORE_DUE_CALLS = (
+    "DROP INDEX calls_due", "DROP INDEX runs_closed", "CREATE INDEX calls_admitted ON calls (stream) WHERE state = 'admitted'",
+    "ALTER TABLE calls DROP COLUMN due_at",
+)  # fmt: skip
+"""Back to the layout before it."""
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+async def back_in_sqlite(path: Path) -> None:
     with closing(sqlite3.connect(path)) as raw, raw:
-        yield raw
+        for statement in (*BEFORE_DUE_CALLS, "PRAGMA user_version = 1"):
+            raw.execute(statement)
 
 
-def in_layout_1(path: Path) -> None:
-    """The same events and views as a gateway of the first layout left them."""
-    today = path.rename(path.with_name("today.db"))
-    with opened(path) as raw:
-        raw.executescript(migrations("sqlite")[0])
-        raw.execute("ATTACH ? AS today", (str(today),))
-        for table in ("events", "payloads", "runs", "holds", "votes"):
-            raw.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
-        raw.execute(f"INSERT INTO calls SELECT {', '.join(name for name in COLUMNS['calls'] if name != 'due_at')} FROM today.calls")
+async def back_in_postgres(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "gateway"})
+    for statement in (*BEFORE_DUE_CALLS, "UPDATE layout SET version = 3"):
+        await connection.execute(statement)
+    await connection.close()
 
 
-async def test_calls_of_the_first_layout_are_due_when_their_events_say_so(path: Path, opened_for_runs: Opened) -> None:
-    async with opened_for_runs() as ledger:
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_calls_of_an_older_layout_are_due_when_their_events_say_so(store: str, request: pytest.FixtureRequest) -> None:
+    opened: Opened = request.getfixturevalue("opened" if store == "sqlite" else "opened_in_postgres")
+
+    def with_views() -> AbstractAsyncContextManager[Any]:
+        return opened(empty=streams.empty, evolve=streams.evolve, states_of="gateway.core")
+
+    async with with_views() as ledger:
         await life(ledger, *LIFE)
         due = await ledger.due_calls(2**60)
-    in_layout_1(path)
-    async with opened_for_runs() as ledger:
+    back: Callable[[Any], Any] = back_in_sqlite if store == "sqlite" else back_in_postgres
+    await back(request.getfixturevalue("path" if store == "sqlite" else "dsn"))
+    async with with_views() as ledger:
         assert await ledger.due_calls(2**60) == due == ["call_r_4", "call_r_1", "call_r_5"]
-        assert (await verify(ledger)).problems == []
-
-
-def schema(path: Path) -> list[Any]:
-    with opened(path) as raw:
-        return sorted(raw.execute("SELECT type, name, tbl_name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"))
-
-
-async def test_a_fresh_ledger_has_the_tables_of_a_migrated_one(path: Path, opened_for_runs: Opened) -> None:
-    async with opened_for_runs():
-        fresh = schema(path)
-    in_layout_1(path)
-    async with opened_for_runs():
-        assert schema(path) == fresh
+        assert await damage(ledger) == []

@@ -11,7 +11,7 @@ import pytest
 from gateway.ledger.checkpoint import Checkpoints
 from gateway.ledger.codec import encode, genesis
 from gateway.ledger.states import Fold, Head, States
-from gateway.ledger.store import CheckpointRow, EventRow, Store
+from gateway.ledger.store import PAGE, CheckpointRow, EventRow, Store
 from gateway.ports import LedgerFault
 from tests.ledger.tally import Tally, empty, event, evolve
 
@@ -154,4 +154,54 @@ async def test_a_failed_load_is_tried_again() -> None:
     with pytest.raises(LedgerFault):
         await cache.load("run_1")
     stored.rows.insert(0, row(1))
+    assert (await cache.load("run_1")).state.seq == 2
+
+
+async def test_others_events_move_a_head_on_and_what_it_has_already_is_passed_over() -> None:
+    cache = states(Stored([row(1)]))
+    await cache.load("run_1")
+    cache.follow(cache.known(["run_1"]), [row(1), row(2), row(3)])
+    head = cache.get("run_1")
+    assert head is not None
+    assert (head.state.seq, head.hash) == (3, "hash 3")
+    assert cache.known(["run_1", "run_2"]) == {"run_1": 3, "run_2": None}
+
+
+@pytest.mark.parametrize("others", [[row(3)], [row(2, kind="Unknown")], [row(seq) for seq in range(2, PAGE + 2)]], ids=["gap", "unreadable", "page"])
+async def test_a_head_that_others_events_cannot_move_on_is_read_again(others: list[EventRow]) -> None:
+    stored = Stored([row(1)])
+    cache = states(stored)
+    await cache.load("run_1")
+    cache.follow({"run_1": 1}, others)
+    assert "run_1" not in cache
+    cache.follow({"run_1": 1}, others)
+    assert "run_1" not in cache
+
+
+async def test_a_load_that_was_under_way_when_nothing_was_at_hand_is_late() -> None:
+    stored = Stored([row(1)])
+    cache = states(stored)
+    stored.gate.clear()
+    loading = asyncio.ensure_future(cache.load("run_1"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stored.rows.append(row(2))
+    cache.follow({"run_1": None}, [])
+    stored.gate.set()
+    assert (await asyncio.wait_for(cache.load("run_1"), 5)).state.seq == 2
+    assert (await asyncio.wait_for(loading, 5)).state.seq == 2
+
+
+async def test_all_can_be_forgotten_at_once_loads_too() -> None:
+    stored = Stored([row(1)])
+    cache = states(stored)
+    await cache.load("run_1")
+    stored.gate.clear()
+    loading = asyncio.ensure_future(cache.load("run_2"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stored.rows = [row(1)._replace(stream="run_2"), row(1), row(2)]
+    cache.forget_all()
+    stored.gate.set()
+    assert (await asyncio.wait_for(loading, 5)).state.seq == 1
     assert (await cache.load("run_1")).state.seq == 2

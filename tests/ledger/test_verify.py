@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from gateway.core.events import TurnAnswered, TurnOpened
+from gateway.core.run import principal_stream
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.ledger.verify import Report, verify
 from gateway.ports import Decision
 from tests.ledger.conformance import Opened
-from tests.ledger.runs import RUN, admit, hold, open_run, settle, vote
+from tests.ledger.runs import AGENT, RUN, admit, hold, life, open_run, settle, told, vote
 from tests.ledger.tally import append, sealed
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ async def lived(ledger: SqliteLedger) -> None:
         TurnAnswered(RUN, 1, "digest", ({"call_id": "x", "tool": "t", "arguments": LISTED.hash},)),
     ]  # fmt: skip
     payloads = tuple((RUN, each) for each in (ARGUMENTS, RESULT, LISTED))
-    await ledger.transact((RUN,), lambda states, now: Decision(tuple((RUN, event) for event in events), None, payloads))
+    await ledger.transact((RUN, principal_stream(AGENT)), lambda states, now: Decision(told(*events), None, payloads))
 
 
 def tamper(path: Path, *statements: str) -> None:
@@ -47,7 +48,7 @@ async def test_a_sound_ledger_has_no_problem_and_everything_is_counted(opened_fo
     async with opened_for_runs() as ledger:
         await lived(ledger)
         report = await verify(ledger)
-    assert report == Report(streams=1, events=7, payloads=3, rows=5)
+    assert report == Report(streams=2, events=9, payloads=3, rows=5)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +140,20 @@ async def test_an_event_that_the_fold_refuses_is_found_and_the_chain_checked_on(
     assert report.events == 2
 
 
+async def test_an_event_that_breaks_a_promise_is_found_and_the_promise_named(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1, key="another"), settle(1), hold(2), vote(AGENT, 2))
+        report = await verify(ledger)
+    assert [(each.what, each.seq) for each in report.problems] == [("P3", 2), ("P8", 5)]
+
+
+async def test_a_principal_that_counts_otherwise_than_its_runs_stand_is_found(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await ledger.transact((RUN,), lambda states, now: Decision(((RUN, open_run()), (RUN, hold(1))), None))
+        report = await verify(ledger)
+    assert [(each.what, each.stream) for each in report.problems] == [("P6", principal_stream(AGENT))] * 2
+
+
 async def test_the_problems_of_all_streams_are_listed(path: Path, opened: Opened) -> None:
     async with opened() as ledger:
         for stream in ("run_1", "run_2", "run_3"):
@@ -152,4 +167,4 @@ async def test_who_watches_is_told_each_stream_before_it_is_checked(opened_for_r
     async with opened_for_runs() as ledger:
         await lived(ledger)
         await verify(ledger, lambda stream, done: told.append((stream, done)))
-    assert told == [(RUN, 0)]
+    assert told == [(principal_stream(AGENT), 0), (RUN, 1)]

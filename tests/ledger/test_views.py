@@ -27,7 +27,8 @@ from gateway.core.events import (
     RunOpened,
     RunRegistered,
     RunResumed,
-    ToolSeen,
+    ToolsAccepted,
+    ToolsPinned,
     TurnAnswered,
     TurnClosed,
     TurnOpened,
@@ -195,17 +196,18 @@ def test_the_roots_row_alone_says_when_something_is_due() -> None:
 
 
 def test_tools_have_rows_and_principals_none() -> None:
-    state, steps, tables = told(ToolSeen("crm.get", "one"), ToolSeen("crm.put", "two"), ToolSeen("crm.get", "three"), stream="gateway")
-    assert [len(rows) for rows in steps] == [1, 1, 1]
+    pinned, accepted = ToolsPinned("crm", {"crm.get": "one", "crm.put": "two"}), ToolsAccepted("user:ops", {"crm.get": "three"})
+    state, steps, tables = told(pinned, accepted, stream="gateway")
+    assert [len(rows) for rows in steps] == [2, 1]
     assert tables == {(row.view, row.id): row.values for row in everything(state, "gateway")}
     assert told(RunRegistered("agent:a", RUN, None), stream="principal:agent:a")[2] == {}
 
 
-def test_every_row_has_its_columns_and_ends_with_its_stream() -> None:
+def test_every_row_has_its_columns_its_id_first_and_its_stream() -> None:
     _, _, tables = told(*LIFE)
     for (view, id), values in tables.items():
         assert len(values) == len(COLUMNS[view])
-        assert (values[0], values[-1]) == (id, RUN)
+        assert (values[0], values[COLUMNS[view].index("stream")]) == (id, RUN)
     assert {view for view, _ in tables} == {"runs", "calls", "holds", "votes"}
 
 

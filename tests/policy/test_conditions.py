@@ -20,6 +20,7 @@ from gateway.core.guards.guard import ConditionFault
 from gateway.policy.conditions import CompiledCondition, compile_condition, compile_value, needs_double
 from gateway.policy.expressions import ConditionError
 from tests.policy.test_expressions import EXPRESSIONS, FACTS
+from tests.waiting import START_S
 
 VARIABLES = frozenset(("args", "tool", "run", "principal", "result"))
 SECRET = "sk-7f3a-secret"
@@ -303,4 +304,4 @@ assert "cel" not in sys.modules
 conditions.compile_condition("1 == 1", frozenset())({})
 assert "cel" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=START_S)

@@ -31,6 +31,13 @@ def check(tmp_path: Path) -> Check:
     return run
 
 
+def test_a_tool_that_keeps_its_prefixed_name_though_its_rule_says_otherwise_is_told(check: Check) -> None:
+    rules = '- {tool: "*.b", effect: read_only, as: "*"}\n- {tool: a.*, effect: read_only, as: "*"}'
+    offered: dict[str, dict[str, Any]] = {"a.b": {}, "a.c": {}, "c.b": {}}
+    assert check(rules, tools=offered) == ["p.yaml:6:42 warning"] * 2
+    assert check(rules, tools={"a.b": {}, "a.c": {}}) == []
+
+
 def test_a_policy_that_means_what_it_says_gets_no_remark(check: Check) -> None:
     assert check("- {tool: a.get, effect: read_only, allow_if: args.n > 5}\n- {tool: a.b}", principals=[MIA], bounded=lambda one: True) == []
 

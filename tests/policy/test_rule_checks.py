@@ -8,6 +8,9 @@ from gateway.policy.rule_checks import covers
 from tests.policy.writing import HEAD, ceiling, places, policy
 
 WRONG = {
+    "one name for several tools": "{tool: a.*, as: b}",
+    "a name that could be a prefixed one": "{tool: a.b, as: a__c}",
+    "a name that not every client takes": "{tool: a.b, as: a.b}",
     "the key goes nowhere": "{tool: a.b, effect: idempotent_write, idempotency: {send_as: {}}}",
     "the key goes to two places": "{tool: a.b, effect: idempotent_write, idempotency: {send_as: {header: K, meta: k}}}",
     "only a header is quoted": "{tool: a.b, effect: idempotent_write, idempotency: {send_as: {meta: k, quoted: true}}}",
@@ -31,6 +34,8 @@ WRONG = {
 }
 
 RIGHT = {
+    "a short name": "{tool: a.b, as: b-2_c}",
+    "the own name of several tools": '{tool: a.*, as: "*"}',
     "a key in a quoted header": "{tool: a.b, effect: idempotent_write, idempotency: {send_as: {header: K, quoted: true}}}",
     "a key in an argument": "{tool: a.b, effect: idempotent_write, idempotency: {key_from: [x], send_as: {argument: k}}}",
     "a key in _meta": "{tool: a.b, effect: idempotent_write, idempotency: {send_as: {meta: k}}, upstream_key_ttl: 1h}",
@@ -57,6 +62,12 @@ def test_what_belongs_together_passes(rule: str) -> None:
     assert places(policy(f"- {rule}")) == []
 
 
+def test_a_short_name_is_one_tools_in_a_policy_and_shadows_have_none() -> None:
+    twice = "- {tool: a.b, as: x}\n- {tool: a.c, as: x, mode: shadow}\n- {tool: a.d, as: x}"
+    assert [mistake.partition(":")[0] for mistake in places(policy(twice))] == ["8"]
+    assert places(policy('- {tool: a.b, as: "*"}\n- {tool: a.c, as: "*"}')) == []
+
+
 def test_the_default_timeout_of_the_document_counts() -> None:
     head = HEAD.replace("defaults: {", "defaults: {timeout: 60s, ")
     assert places(policy("- {tool: a.b, effect: idempotent_write, min_time: 31s}", head)) == []
@@ -69,6 +80,7 @@ def test_an_effect_that_is_a_mistake_brings_no_mistakes_of_its_own() -> None:
 @pytest.mark.parametrize(
     "rule",
     [
+        "{tool: a.b, as: b}",
         "{tool: a.b, idempotency: {key_from: [x]}}",
         '{tool: a.b, probe: {tool: a.c, happened_if: "true", absent_if: "false"}}',
         "{tool: a.b, poll: true}",
@@ -107,3 +119,9 @@ def test_a_ceiling_that_says_non_idempotent_may_leave_the_gate_to_the_policy_by_
 )  # fmt: skip
 def test_a_pattern_covers_another_if_it_matches_all_that_the_other_matches(earlier: str, later: str, covered: bool) -> None:
     assert covers(earlier, later) is covered
+
+
+def test_how_tools_are_listed_is_the_policys_to_say() -> None:
+    assert places(policy("- {tool: a.b}", HEAD + "listing: {effect: false, budget: true}\n")) == []
+    assert places(ceiling("- {tool: a.b, effect: read_only}", "listing: {effect: false}\n")) == ["4:10"]
+    assert places(policy("- {tool: a.b}", HEAD + "listing: {effect: annotations}\n")) == ["5:19"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +77,18 @@ class Origin:
 
 
 Script = Callable[[Connection], Awaitable[None]]
+
+
+@contextmanager
+def never_accepting(host: str) -> Iterator[int]:
+    """A port whose queue is full, so that no further connection is ever established."""
+    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+        full.bind((host, 0))
+        full.listen(0)
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        yield full.getsockname()[1]
 
 
 @asynccontextmanager

@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 
+from gateway.core import streams
 from gateway.core.canonical import digest
-from gateway.ports import Answer, Dispatch, UpstreamFault
+from gateway.ledger.sqlite import SqliteLedger
+from gateway.ports import Answer, Dispatch, LedgerFault, Notice, UpstreamFault
 from gateway.upstreams.catalog import Catalog
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_stdio import McpStdio
+from gateway.upstreams.pins import CHANGED, NEW, Pins
+from tests.fakes import FakeClock
 from tests.upstreams.origin import dispatch, origin, tool
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +63,7 @@ def compile_shape(schema):
 async def opened(*upstreams, **more):
     options = {"wait_s": 5.0, "refresh_s": 0.02, "backoff_s": (0.02, 0.05)} | more
     catalog = Catalog(upstreams, compile_shape, **options)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await catalog.open()
         try:
             yield catalog
@@ -221,3 +226,135 @@ async def test_a_keeper_that_breaks_is_reported(caplog):
         async with opened(Broken(), wait_s=0.1):
             pass
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+
+
+# ---- servers and their notices ------------------------------------------------------------------------------------------
+
+
+class Talking(Shop):
+    """One that is an MCP server."""
+
+    offers: dict[str, Any] = {}
+
+    async def request(self, method, params, *, remaining_ms, capabilities=None):
+        return {}
+
+    async def watch(self, uris):
+        pass
+
+    def listen(self, hear):
+        self.hear = hear
+
+
+async def test_only_mcp_servers_can_be_asked_for_more_than_tools():
+    talking = Talking(defined("a"), name="talking")
+    async with opened(talking, Shop(defined("b"))) as catalog:
+        assert (catalog.server("talking"), catalog.server("shop"), catalog.server("nobody")) == (talking, None, None)
+
+
+async def test_notices_reach_all_who_listen_and_none_who_stopped():
+    talking, heard = Talking(defined("a"), name="talking"), []
+    async with opened(talking) as catalog:
+        stop = catalog.listen(lambda notice: heard.append((1, notice.method)))
+        catalog.listen(lambda notice: heard.append((2, notice.method)))
+        talking.hear(Notice("talking", "notifications/resources/updated", {}))
+        stop()
+        talking.hear(Notice("talking", "notifications/message", {}))
+    assert heard == [(1, "notifications/resources/updated"), (2, "notifications/resources/updated"), (2, "notifications/message")]
+
+
+async def test_a_change_of_tools_is_looked_at_at_once_and_told_once_it_is_seen():
+    talking, seen = Talking(defined("a"), name="talking"), []
+    async with opened(talking, refresh_s=3600.0) as catalog:
+        catalog.listen(lambda notice: seen.append((notice.method, [tool.name for tool in catalog.all()])))
+        talking.definitions.append(defined("b"))
+        talking.hear(Notice("talking", "notifications/tools/list_changed", {}))
+        assert seen == []
+        await until(lambda: seen)
+        talking.hear(Notice("talking", "notifications/tools/list_changed", {}))
+        await asyncio.sleep(0)
+    assert seen == [("notifications/tools/list_changed", ["talking.a", "talking.b"])]
+
+
+async def test_tools_of_an_upstream_that_says_nothing_are_told_too():
+    shop, seen = Shop(defined("a")), []
+    async with opened(shop) as catalog:
+        catalog.listen(lambda notice: seen.append((notice.upstream, notice.method)))
+        shop.definitions = [defined("a", description="another")]
+        await until(lambda: seen)
+    assert seen == [("shop", "notifications/tools/list_changed")]
+
+
+# ---- pins ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def ledger(tmp_path):
+    ledger = SqliteLedger(tmp_path / "gateway.db", empty=streams.empty, evolve=streams.evolve, clock=FakeClock())
+    await ledger.open()
+    yield ledger
+    await ledger.close()
+
+
+def usable(catalog) -> list[str]:
+    return [one.name for one in catalog.all() if one.usable]
+
+
+async def test_a_changed_definition_is_held_back_until_it_is_accepted_and_the_others_stay(ledger):
+    shop = Shop(defined("a"), defined("b"))
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        assert usable(catalog) == ["shop.a", "shop.b"]
+        shop.definitions = [defined("a", description="Other."), defined("b")]
+        await until(lambda: usable(catalog) == ["shop.b"])
+        changed, before = catalog.tool("shop.a"), catalog.all()
+        assert (changed.unaccepted, changed.definition["description"]) == (CHANGED, "Other.")
+        told = []
+        catalog.listen(lambda notice: told.append((notice.upstream, notice.method)))
+        await catalog.accept([changed], "user:ops")
+        assert usable(catalog) == ["shop.a", "shop.b"]
+        assert told == [("shop", "notifications/tools/list_changed")]
+        assert catalog.all() is not before
+        assert (catalog.pins()["shop.a"].by, catalog.pins()["shop.b"].by) == ("user:ops", "")
+
+
+async def test_a_tool_that_its_upstream_offers_later_is_held_back_and_one_that_is_gone_is_away(ledger, caplog):
+    shop = Shop(defined("a"))
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        shop.definitions = [defined("b")]
+        await until(lambda: catalog.tool("shop.b"))
+        assert (catalog.tool("shop.a"), catalog.tool("shop.b").unaccepted) == (None, NEW)
+        shop.definitions = [defined("b"), defined("a")]
+        await until(lambda: usable(catalog) == ["shop.a"])
+        assert catalog.pins().keys() == {"shop.a"}
+    assert len([record for record in caplog.records if "held back" in record.message]) == 1, "said once"
+
+
+async def test_an_upstream_that_is_away_at_the_start_keeps_its_pins(ledger):
+    async with opened(Shop(defined("a")), pins=Pins(ledger)):
+        pass
+    shop = Shop(defined("a", description="Other."), there=False)
+    async with opened(shop, pins=Pins(ledger)) as catalog:
+        assert (catalog.all(), list(catalog.pins())) == ((), ["shop.a"])
+        shop.there = True
+        await until(lambda: catalog.tool("shop.a"))
+        assert catalog.tool("shop.a").unaccepted == CHANGED
+    async with opened(Shop(name="other"), pins=Pins(ledger)) as catalog:
+        assert catalog.pins() == {}, "pins of upstreams that the deployment no longer has"
+
+
+async def test_what_can_not_be_pinned_is_not_offered_and_tried_again(ledger):
+    class Away(SqliteLedger):
+        down = True
+
+        async def transact(self, streams, step):
+            if self.down:
+                raise LedgerFault("the disk is away")
+            return await ledger.transact(streams, step)
+
+    away = Away(":unused:", empty=streams.empty, evolve=streams.evolve, clock=FakeClock())
+    away.state, away.watch = ledger.state, ledger.watch
+    async with opened(Shop(defined("a")), pins=Pins(away)) as catalog:
+        assert (catalog.all(), "the disk is away" in catalog.away("shop.a")) == ((), True)
+        away.down = False
+        await until(lambda: usable(catalog) == ["shop.a"])
+        assert catalog.away("shop.a") is None

@@ -12,7 +12,7 @@ from gateway.core.outcomes import FAULTS
 from gateway.ports import UpstreamFault
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
-from tests.upstreams.origin import Connection, dispatch, origin
+from tests.upstreams.origin import Connection, dispatch, never_accepting, origin
 
 pytestmark = pytest.mark.anyio
 
@@ -113,13 +113,8 @@ async def test_a_tls_handshake_that_fails_sent_nothing(does):
 
 
 async def test_a_connection_that_is_never_accepted_was_not_applied():
-    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        for filler in (first, second):
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
-        to = upstream(f"http://127.0.0.1:{full.getsockname()[1]}")
+    with never_accepting("127.0.0.1") as port:
+        to = upstream(f"http://127.0.0.1:{port}")
         assert (await fault(to, remaining_ms=300)).kind == "connect_timeout"
 
 

@@ -36,9 +36,9 @@ class Line:
     def on_lost(self, _: Connection) -> None:
         self.lost += 1
 
-    def ask(self, max_bytes: int = 1000, seconds: float = 5, bodiless: bool = False) -> asyncio.Task[Response]:
+    def ask(self, max_bytes: int = 1000, seconds: float = 5, **more) -> asyncio.Task[Response]:
         until = asyncio.get_running_loop().time() + seconds
-        return asyncio.ensure_future(self.connection.exchange(REQUEST, until, seconds, max_bytes, bodiless=bodiless))
+        return asyncio.ensure_future(self.connection.exchange(REQUEST, until, seconds, max_bytes, **more))
 
     async def hung_up(self) -> bool:
         """Whether our end closes, seen from the peer's, which gets what was sent first."""

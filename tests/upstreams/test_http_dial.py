@@ -15,7 +15,8 @@ from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_connection import Connection
 from gateway.upstreams.http_dial import Origin, _addresses, dial
 from gateway.upstreams.http_request import HttpTool
-from tests.upstreams.origin import dispatch
+from tests.upstreams.origin import dispatch, never_accepting
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 
@@ -89,17 +90,11 @@ async def test_an_address_that_refuses_is_followed_by_the_next(monkeypatch, dead
 
 
 async def test_an_address_that_does_not_answer_is_overtaken(monkeypatch):
-    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
-        full.bind(("127.0.0.2", 0))
-        full.listen(0)
-        for filler in (first, second):
-            filler.setblocking(False)
-            filler.connect_ex(full.getsockname())
-        with socket.socket() as live:
-            live.bind(("127.0.0.1", full.getsockname()[1]))
-            live.listen()
-            resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-            assert await reached(Origin("shop.test", full.getsockname()[1], False, "")) == "127.0.0.1"
+    with never_accepting("127.0.0.2") as port, socket.socket() as live:
+        live.bind(("127.0.0.1", port))
+        live.listen()
+        resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+        assert await reached(Origin("shop.test", port, False, "")) == "127.0.0.1"
 
 
 async def test_the_families_take_turns(monkeypatch):
@@ -168,7 +163,7 @@ def authority(tmp_path_factory):
     key, certificate = (tmp_path_factory.mktemp("tls") / name for name in ("key.pem", "certificate.pem"))
     names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", names]
-    subprocess.run(["openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=20)
+    subprocess.run(["openssl", "req", "-x509", *kind, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=START_S)
     return key, certificate
 
 

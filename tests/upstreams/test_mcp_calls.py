@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.ports import UpstreamFault
-from gateway.upstreams.mcp_calls import CLIENT_INFO, answer_of, call_message
+from gateway.ports import Client, UpstreamFault
+from gateway.upstreams.mcp_calls import CLIENT_INFO, answer_of, call_message, is_input_required, unanswered
 from gateway.wire.jsonrpc import Response
 from gateway.wire.mcp import VERSION_2026
 from gateway.wire.mcp_client import Dialect
@@ -32,7 +32,7 @@ def test_the_key_goes_into_the_meta_or_the_argument_that_the_policy_names():
 
 
 def test_progress_is_asked_for_only_if_somebody_listens():
-    message = call_message(Dialect("2025-11-25", CLIENT_INFO), 7, dispatch(progress=lambda params: None))
+    message = call_message(Dialect("2025-11-25", CLIENT_INFO), 7, dispatch(client=Client(lambda params: None)))
     assert message["params"]["_meta"]["progressToken"] == 7
 
 
@@ -62,8 +62,20 @@ def test_a_json_rpc_error_is_the_tools_definite_error():
     assert (answer.result["isError"], answer.result["structuredContent"], answer.status) == (True, {"error": error}, None)
 
 
-def test_a_tool_that_asks_back_has_failed():
-    assert answer_of(Response(1, {"resultType": "input_required", "inputRequests": {}}, None)).result["isError"] is True
+@pytest.mark.parametrize(
+    ("result", "asks"), [({"resultType": "input_required"}, True), ({"resultType": "complete"}, False), ({}, False), (None, False)]
+)
+def test_a_tool_that_asks_back_is_recognised(result, asks):
+    assert is_input_required(Response(1, result, None)) is asks
+
+
+def test_a_tool_that_asked_in_vain_has_failed():
+    assert unanswered("nobody is there").result["isError"] is True
+
+
+def test_an_answer_over_http_keeps_its_status_and_the_wait_it_asks_for():
+    answer = answer_of(Response(1, None, {"code": 503, "message": "busy"}), 503, 2000)
+    assert (answer.result["isError"], answer.status, answer.retry_after_ms) == (True, 503, 2000)
 
 
 @pytest.mark.parametrize("result", [None, [], "x", {"content": None}, {"content": {}}, {"content": ["x"]}])

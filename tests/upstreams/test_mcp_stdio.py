@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from gateway.core.outcomes import FAULTS
-from gateway.ports import UpstreamFault
+from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.mcp_stdio import McpStdio
 from tests.upstreams.origin import dispatch, tool
 from tests.upstreams.test_child import alive, gone
+from tests.waiting import START_S
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ def stdio(era: str = "legacy", **more) -> McpStdio:
 @asynccontextmanager
 async def served(era: str = "legacy", **more):
     upstream = stdio(era, **more)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         await upstream.open()
         try:
             yield upstream
@@ -88,7 +89,7 @@ async def test_both_eras_are_spoken(era, tmp_path):
 
 async def test_a_server_that_dies_of_the_new_era_is_started_again_in_the_old_one():
     upstream = stdio("fragile")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         with pytest.raises(UpstreamFault):
             await upstream.open()
         await back(upstream)
@@ -99,7 +100,7 @@ async def test_a_server_that_dies_of_the_new_era_is_started_again_in_the_old_one
 @pytest.mark.parametrize("era", ["mute", "refusing"])
 async def test_a_server_that_never_comes_to_serve_is_unavailable(era):
     upstream = stdio(era, start_s=0.7)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         with pytest.raises(UpstreamFault):
             await upstream.open()
         assert (await fault(upstream, "echo")).kind == "unavailable"
@@ -168,7 +169,7 @@ async def test_a_key_that_stdio_cannot_carry_stops_the_call():
 async def test_progress_reaches_who_listens():
     steps = []
     async with served() as upstream:
-        await upstream.send(call("progress", progress=lambda params: steps.append(params["progress"])))
+        await upstream.send(call("progress", client=Client(lambda params: steps.append(params["progress"]))))
     assert steps == [1, 2]
 
 
@@ -190,7 +191,8 @@ async def test_an_error_of_the_protocol_is_the_tools_definite_error():
 async def test_noise_on_stdout_is_logged_and_skipped(caplog):
     async with served() as upstream:
         assert await words(upstream, "noise") == "after the noise"
-    assert any("no json" in message for message in caplog.messages)
+    assert any("not understood" in message for message in caplog.messages)
+    assert "no json" not in caplog.text
 
 
 async def test_a_flood_on_stderr_neither_blocks_nor_fills_the_log(caplog):
@@ -302,7 +304,7 @@ async def test_a_program_that_does_not_exist_is_unavailable_and_tried_again(capl
 
 async def test_it_can_be_opened_again_after_it_was_closed():
     upstream = stdio()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(START_S):
         for _ in range(2):
             await upstream.open()
             assert await words(upstream, "pid")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as stdlib
 import math
 import random
+import time
 from typing import Any
 
 import orjson
@@ -21,9 +22,9 @@ CALL = (
 )
 
 
-def refusal(body: bytes) -> JsonError:
+def refusal(body: bytes, **more: Any) -> JsonError:
     with pytest.raises(JsonError) as caught:
-        parse(body)
+        parse(body, **more)
     return caught.value
 
 
@@ -286,6 +287,12 @@ def test_a_short_way_never_answers_what_the_long_one_refuses() -> None:
 )
 def test_a_hostile_megabyte_is_answered_soon(body: bytes) -> None:
     refusal(body)  # quadratic work here would run for minutes
+
+
+def test_how_deep_a_body_is_takes_time_by_its_length_and_not_by_its_depth() -> None:
+    began = time.process_time()
+    assert "nested" in refusal(b"[" * 2_000_000 + b"]" * 2_000_000, max_depth=128).message
+    assert time.process_time() - began < 0.8  # a pass over it for each level took twice that
 
 
 # -- writing --------------------------------------------------------------------------------------------------------------

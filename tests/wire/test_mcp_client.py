@@ -36,7 +36,10 @@ def test_requests_of_2026_are_written_as_captured() -> None:
 
 
 def test_requests_of_the_session_era_are_written_as_captured() -> None:
-    assert mcp_client.initialize(1, AGENT) == MESSAGES["2025 initialize"]
+    written = mcp_client.initialize(1, AGENT)
+    assert set(written["params"].pop("capabilities")) == {"elicitation", "sampling", "roots"}
+    captured = MESSAGES["2025 initialize"]
+    assert written == {**captured, "params": {name: value for name, value in captured["params"].items() if name != "capabilities"}}
     assert mcp_client.initialized() == MESSAGES["2025 initialized"]
     assert OLD.list_tools(3) == MESSAGES["2025 list"]
     assert OLD.call_tool(2, "echo", {"text": "hi"}, TRACE) == MESSAGES["2025 call"]

@@ -5,15 +5,16 @@ Pure: the engine gives the command, the ledger the states and the time. The answ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from gateway.core import events as e
-from gateway.core.assess import Assessment, attempt
+from gateway.core.assess import Assessment, attempt, broken
 from gateway.core.canonical import call_key, digest
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import end_if, not_open
 from gateway.core.decide.turns import open_turn
+from gateway.core.guards.budgets import held_enough
 from gateway.core.guards.guard import Bid, Stage
 from gateway.core.guards.loops import refused_out
 from gateway.core.model import NOTHING, Amounts, CallRequest, Effect, Finding, Payload, Principal, Requirement
@@ -167,8 +168,7 @@ def joined(states: Mapping[str, State], command: CallCommand, call: str, now: in
 def _sticky(draft: Draft, command: CallCommand, record: CallRecord) -> Next:
     note = draft.tree_of(record.run).holds[record.hold or ""].note
     said = f" The reason given: “{note}”" if note else ""
-    finding = Finding("approval", "approval.denied", f"A person denied exactly this call ({record.id}).{said}")
-    return _deny(draft, command, (finding,))
+    return _deny(draft, command, (Finding("approval", record.refusal, f"A person denied exactly this call ({record.id}).{said}"),))
 
 
 # ---- denial -------------------------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past,
     shadowed: list[Finding] = []
     wrong = tuple(_limits(draft, command, amounts, holds=bool(requirements), shadowed=shadowed))
     if not wrong and requirements:
-        wrong = _nobody(requirements) or _principal_holds(draft, command.open_holds)
+        wrong = _nobody(requirements) or tuple(_principal_holds(draft, command.open_holds))
     if wrong:
         return _deny(draft, command, wrong, shadowed)
     if requirements:
@@ -251,7 +251,7 @@ def _demanded(found: Assessment, past: Past, asked: Asked) -> tuple[Requirement,
 def _nobody(requirements: tuple[Requirement, ...]) -> tuple[Finding, ...]:
     if _NOBODY not in requirements:
         return ()
-    return (Finding("approval", "authorization.denied", "This deliberate repeat needs people to agree, and the policy names nobody."),)
+    return (broken("approval", "This deliberate repeat needs people to agree, and the policy names nobody."),)
 
 
 def _limits(
@@ -272,14 +272,11 @@ def _limits(
                 shadowed.append(finding)
 
 
-def _principal_holds(draft: Draft, most: int | None) -> tuple[Finding, ...]:
+def _principal_holds(draft: Draft, most: int | None) -> Sequence[Finding]:
     principal = draft.tree.runs[draft.tree.root].principal
     state = draft.given(principal_stream(principal))
     assert isinstance(state, PrincipalState)
-    held = len(state.open_holds)
-    if most is None or held < most:
-        return ()
-    return (Finding("budgets", "budget.open_holds", f"{held} calls of {principal!r} wait for people; there may be {most}."),)
+    return held_enough(len(state.open_holds), most, repr(principal))
 
 
 def _key(command: CallCommand, occurrence: int, past: Past) -> str:

@@ -13,12 +13,12 @@ from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.holds import askers
 from gateway.core.decide.settle import key_forgotten, one_more
-from gateway.core.decide.starting import admit, may_start
+from gateway.core.decide.starting import admit, forbidden, may_start
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
 from gateway.core.model import Finding, Outcome, Payload, Principal
 from gateway.core.policy import Probe, ToolRule
-from gateway.core.run import CallRecord, Tree, stream_of
+from gateway.core.run import CallRecord, Tree, but, stream_of
 from gateway.core.streams import State
 
 OUTCOMES = ("happened", "did_not_happen", "abandoned")
@@ -62,7 +62,7 @@ def reconcile(states: Mapping[str, State], command: ReconcileCommand, now: int) 
     draft = Draft(states, stream_of(command.call), now)
     record = draft.tree.calls[command.call]
     if not may_reconcile(command.by, command.approvers, draft.tree, record):
-        return draft, Finding("reconcile", "auth.forbidden", f"{command.by.id!r} is not among those who may say what became of this call.")
+        return draft, forbidden(f"{command.by.id!r} is not among those who may say what became of this call.")
     if record.state != "in_doubt":
         return draft, Finding("reconcile", "call.not_in_doubt", f"{record.id} is {record.state}.")
     if command.outcome == "happened":
@@ -91,11 +91,8 @@ def _may_go_again(draft: Draft, record: CallRecord, again: Again) -> bool:
     same = record.tool_digest in ("", again.tool_digest) and draft.tree.runs[record.run].policy_digest == record.policy_digest
     if not same or key_forgotten(record, again.rule, draft.now):
         return False
-    return may_start(draft, record, again.rule, one_more(again.rule), known=_PASSED)
-
-
-_PASSED = frozenset({"budget.tool_calls_per_turn"})
-"""The call has its place in its turn."""
+    in_no_turn = but(record, turn=0)  # it has its place in its turn already
+    return may_start(draft, in_no_turn, again.rule, one_more(again.rule))
 
 
 # ---- by a probe ---------------------------------------------------------------------------------------------------------

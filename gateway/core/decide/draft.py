@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.core import events as e
 from gateway.core.model import Payload
+from gateway.core.outcomes import FAULTS
 from gateway.core.run import Hold, Tree, principal_stream, stream_of
 from gateway.core.streams import State, evolve
 
@@ -109,7 +110,7 @@ class Draft:
         tree = self.tree
         for call, state in sorted(tree.runs[run].live.items()):
             if state != "admitted" and turn in (None, tree.calls[call].turn):
-                self.add(e.CallCancelled(run, call, "call.cancelled", by))
+                self.add(e.CallCancelled(run, call, FAULTS["cancelled"].reason, by))
 
     def is_ending(self, run: str) -> bool:
         """Is the run already ending? Asked before folding, so that an ordinary outcome costs nothing more."""

@@ -28,7 +28,7 @@ def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[D
     draft = Draft(states, stream_of(command.hold), now)
     hold = draft.tree.holds[command.hold]
     if not may_vote(command.voter, hold, draft.tree):
-        return draft, Finding("approval", "hold.forbidden", f"{command.voter.id!r} is not among those who may decide on this, or asked for it.")
+        return draft, forbidden(f"{command.voter.id!r} is not among those who may decide on this, or asked for it.")
     if command.digest != hold.digest:
         return draft, Finding("approval", "hold.digest", "The digest is not that of the hold as it stands.")
     if any(v.by == command.voter.id and v.vote == command.vote for v in hold.votes):
@@ -38,6 +38,10 @@ def vote(states: Mapping[str, State], command: VoteCommand, now: int) -> tuple[D
         return draft, Finding("approval", "hold.conflict", f"The hold is {how} already.")
     _count(draft, command, hold)
     return draft, draft.tree.holds[hold.id]
+
+
+def forbidden(message: str) -> Finding:
+    return Finding("approval", "hold.forbidden", message)
 
 
 def _count(draft: Draft, command: VoteCommand, hold: Hold) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
-from gateway.core.decide.starting import not_open, over
+from gateway.core.decide.starting import not_open, over, unknown
 from gateway.core.model import Finding, Limits, Principal
 from gateway.core.policy import PolicySet, stricter
 from gateway.core.principal import PrincipalState
@@ -58,9 +58,9 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
     if command.implicit and mine.implicit is not None and mine.implicit in mine.open_runs:
         return draft, Opened(mine.implicit, True)  # another of its calls opened it meanwhile
     if command.open_runs is not None and len(mine.open_runs) >= command.open_runs:
-        draft.tell(command.principal.id, e.RunRefused(command.principal.id, "budget.open_runs", command.run_key))
-        message = f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed."
-        return draft, Finding("budgets", "budget.open_runs", message)
+        many = _many(f"{command.principal.id!r} has {len(mine.open_runs)} open runs; {command.open_runs} are allowed.")
+        draft.tell(command.principal.id, e.RunRefused(command.principal.id, many.reason, command.run_key))
+        return draft, many
     if command.continues is not None and (wrong := _not_continuable(draft, command, mine)) is not None:
         return draft, wrong
     draft.add(_opened(command, command.id))
@@ -68,12 +68,16 @@ def open_root(states: Mapping[str, State], command: OpenCommand, now: int) -> tu
     return draft, Opened(command.id, False)
 
 
+def _many(message: str) -> Finding:
+    return Finding("budgets", "budget.open_runs", message)
+
+
 def _not_continuable(draft: Draft, command: OpenCommand, mine: PrincipalState) -> Finding | None:
     """A successor inherits keys: its predecessor must be over and the principal's own, and two successors would share their keys."""
     before = command.continues or ""
     run = draft.tree_of(before).runs.get(before)
     if run is None or run.principal != command.principal.id:
-        return Finding("run", "run.unknown", f"There is no run {before!r} to continue.")
+        return unknown(before)
     if run.state != "closed":
         return over(run, "only a closed run can be continued")
     if before in mine.continued:
@@ -85,8 +89,6 @@ def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> t
     """A child in its parent's tree; it draws on its parent's purse."""
     parent = command.parent or ""
     draft = Draft(states, stream_of(parent), now)
-    if command.continues is not None:
-        return draft, Finding("run", "request.malformed", "A child run can't continue another: give `parent_run` or `continues`, not both.")
     if command.run_key is not None:
         for run in draft.tree.runs.values():
             if (run.parent, run.run_key) == (parent, command.run_key):
@@ -94,7 +96,7 @@ def open_child(states: Mapping[str, State], command: OpenCommand, now: int) -> t
     if wrong := not_open(draft, parent):
         return draft, wrong[0]
     if len(draft.tree.runs) >= TREE_RUNS:
-        return draft, Finding("budgets", "budget.open_runs", f"This tree has had {TREE_RUNS} runs, which is as many as one may have.")
+        return draft, _many(f"This tree has had {TREE_RUNS} runs, which is as many as one may have.")
     id = f"{draft.tree.root}.{len(draft.tree.runs)}"
     draft.add(_opened(command, id))
     return draft, Opened(id, False)

@@ -9,6 +9,7 @@ from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
 from gateway.core.model import Amounts, Effect, Outcome, Payload
+from gateway.core.outcomes import outcome_of_fault
 from gateway.core.policy import Probe, ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
@@ -77,15 +78,10 @@ def _again(draft: Draft, command: AgainCommand) -> None:
     record = draft.tree.calls[command.call]
     if record.state != "admitted" or record.attempt != command.attempt:
         return
-    may = not key_forgotten(record, command.rule, draft.now) and may_start(draft, record, command.rule, one_more(command.rule), known=_PASSED)
-    if may:
+    if not key_forgotten(record, command.rule, draft.now) and may_start(draft, record, command.rule, one_more(command.rule), again=True):
         admit(draft, record, command.rule, command.owner, command.lease_ms)
     else:
         record_outcome(draft, record, command.outcome or given_up(record), command.result, command.owner, command.rule.probe)
-
-
-_PASSED = frozenset({"budget.in_flight", "budget.tool_calls_per_turn"})
-"""A call that is in flight, in its turn, has its place there."""
 
 
 def key_forgotten(record: CallRecord, rule: ToolRule, now: int) -> bool:
@@ -100,13 +96,7 @@ def one_more(rule: ToolRule) -> Amounts:
 
 def given_up(record: CallRecord) -> Outcome:
     """What a call comes to whose owner died and that may not be tried again."""
-    if record.effect is Effect.READ_ONLY:
-        return Outcome("cancelled", "call.cancelled", "The gateway stopped while this read was running.")
-    return in_doubt("The gateway stopped while this write was running; nobody knows whether it happened.")
-
-
-def in_doubt(message: str) -> Outcome:
-    return Outcome("in_doubt", "call.in_doubt", message)
+    return outcome_of_fault("cancelled", "The gateway stopped while this call was running.", record.effect)
 
 
 def recover(

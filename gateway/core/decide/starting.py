@@ -1,7 +1,4 @@
-"""May something still start in this run? Run, deadline and purse, asked before each admission; and the admission of a call that is known already.
-
-Here alone `run.not_open` and `run.deadline` are said.
-"""
+"""May something still start in this run? Run, deadline and purse, asked before each admission; and the admission of a call that is known already."""
 
 from __future__ import annotations
 
@@ -23,6 +20,15 @@ def over(run: Run, wanted: str = "") -> Finding:
     return Finding("run", "run.not_open", f"Run {run.id} is {how}{wanted and '; ' + wanted}.")
 
 
+def unknown(run: str) -> Finding:
+    return Finding("run", "run.unknown", f"There is no run {run!r}.")
+
+
+def forbidden(message: str) -> Finding:
+    """The caller may not have this, whatever state it is in."""
+    return Finding("caller", "auth.forbidden", message)
+
+
 def not_open(draft: Draft, run: str, rule: ToolRule | None = None) -> tuple[Finding, ...]:
     """() if the run and every run above it are open and inside the deadline, and a write of this rule has the time it needs."""
     tree = draft.tree
@@ -30,12 +36,11 @@ def not_open(draft: Draft, run: str, rule: ToolRule | None = None) -> tuple[Find
         if not one.takes_calls:
             return (over(one),)
     left = tree.deadline_at(run, draft.now) - draft.now
-    if left <= 0:
-        closes = "deadline" in tree.runs[run].limits.close_on
-        return (Finding("run", "run.deadline", "The run's deadline has passed.", closes=closes),)
-    if rule is not None and rule.effect.writes and left < rule.min_time_ms:
-        return (Finding("run", "run.deadline", f"{left} ms are left; this write needs {rule.min_time_ms} ms to start."),)
-    return ()
+    needed = rule.min_time_ms if rule is not None and rule.effect.writes else 0
+    if left > 0 and left >= needed:
+        return ()
+    message = f"{left} ms are left; this write needs {needed} ms to start." if left > 0 else "The run's deadline has passed."
+    return (Finding("run", "run.deadline", message, closes=left <= 0 and "deadline" in tree.runs[run].limits.close_on),)
 
 
 def end_if(draft: Draft, run: str, findings: Iterable[Finding]) -> None:
@@ -45,13 +50,13 @@ def end_if(draft: Draft, run: str, findings: Iterable[Finding]) -> None:
         draft.close(run, "blocked", reason, "gateway")
 
 
-def may_start(draft: Draft, record: CallRecord, rule: ToolRule, amounts: Amounts, *, known: frozenset[str] = frozenset()) -> bool:
-    """Do run, deadline and purses allow one more attempt of this call? `known`: budget reasons that it has passed already."""
+def may_start(draft: Draft, record: CallRecord, rule: ToolRule, amounts: Amounts, *, again: bool = False) -> bool:
+    """Do run, deadline and purses allow an attempt of this call? `again`: it isn't the first."""
     if not_open(draft, record.run, rule):
         return False
-    bid = Bid(draft.tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect)
+    bid = Bid(draft.tree, record.run, record.turn, draft.now, amounts, record.tool, record.fingerprint, record.effect, again=again)
     purses = [place for place in rule.stages[Stage.LIMIT] if place.guard.tree and not place.shadow]
-    return all(finding.reason in known for place in purses for finding in attempt(place, place.guard.limit, bid))
+    return not any(attempt(place, place.guard.limit, bid) for place in purses)
 
 
 def admit(draft: Draft, record: CallRecord, rule: ToolRule, owner: str, lease_ms: int, hold: str | None = None) -> None:

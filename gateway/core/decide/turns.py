@@ -11,9 +11,10 @@ from gateway.core.canonical import digest
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import end_if, not_open
 from gateway.core.guards.guard import Bid, Placed, Stage
+from gateway.core.guards.turns import over, unknown
 from gateway.core.model import Amounts, Finding, Payload
 from gateway.core.policy import ToolRule
-from gateway.core.run import Run, Turn, stream_of
+from gateway.core.run import Turn, stream_of
 from gateway.core.streams import State
 
 
@@ -84,7 +85,7 @@ def answer(
         return draft, turn
     if turn.state != "open" or state.state in ("closing", "closed"):
         how = "has been answered otherwise" if turn.digest is not None else "is over"
-        return draft, Finding("turns", "turn.not_open", f"Turn {number} {how}.")
+        return draft, over(number, how)
     for one in asked:
         draft.keep(one.arguments)
     draft.add(e.TurnAnswered(run, number, message_digest or digest(list(calls)), calls))
@@ -95,10 +96,6 @@ def answer(
 
 def _same(turn: Turn, calls: Sequence[Mapping[str, str]], message_digest: str | None) -> bool:
     return [dict(one) for one in turn.asked] == [dict(one) for one in calls] and message_digest in (None, turn.digest)
-
-
-def unknown(run: Run, number: int) -> Finding:
-    return Finding("turns", "turn.unknown", f"Turn {number} was never opened; the latest is {run.last_turn}.")
 
 
 def usage(states: Mapping[str, State], run: str, number: int, used: Usage, now: int) -> tuple[Draft, Turn | Finding]:

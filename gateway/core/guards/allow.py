@@ -1,4 +1,4 @@
-"""allow: only tools that a rule names, that an upstream offers now, and whose schema can be enforced. No rule = denied and not listed."""
+"""allow: only tools that a rule names, that an upstream offers now as accepted, whose schema can be enforced. No rule = denied, not listed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ class Allow(Guard):
 
     kind: ClassVar[str] = "allow"
     stage: ClassVar[Stage] = Stage.SCOPE
-    reasons: ClassVar[tuple[str, ...]] = ("tool.unknown", "tool.not_allowed", "tool.schema_unsupported")
-    binding: ClassVar[tuple[str, ...]] = reasons
+    shadowable: ClassVar[bool] = False
 
     permitted: bool = True
 
@@ -33,6 +32,8 @@ class Allow(Guard):
         if ask.tool is None:
             why = f": {ask.away}" if ask.away else ""
             return (Finding(self.kind, "tool.unknown", f"A rule allows {name!r}, but no upstream offers it now{why}."),)
+        if ask.tool.unaccepted is not None:
+            return (Finding(self.kind, "tool.changed", f"{name!r} is held back: {ask.tool.unaccepted}."),)
         if ask.tool.unsupported is not None:
             return (Finding(self.kind, "tool.schema_unsupported", f"{name!r} is held back: {ask.tool.unsupported}"),)
         return ()

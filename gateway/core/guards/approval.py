@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from gateway.core.guards.authorize import CALL_VARIABLES
 from gateway.core.guards.guard import Ask, Condition, Guard, Section, Stage
-from gateway.core.model import Effect, Requirement
+from gateway.core.model import Effect, Finding, Requirement
 from gateway.core.units import DURATION, SPAN, duration_ms
 
 NEVER = "never"
@@ -30,10 +30,7 @@ class Approval(Guard):
 
     kind: ClassVar[str] = "approval"
     stage: ClassVar[Stage] = Stage.CONSENT
-    reasons: ClassVar[tuple[str, ...]] = (
-        "approval.required", "approval.denied", "approval.expired", "approval.lapsed", "approval.void",
-    )  # fmt: skip
-    binding: ClassVar[tuple[str, ...]] = reasons
+    shadowable: ClassVar[bool] = False
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "defaults": {"approvers": {**NAMES, "description": "a list of who decides on held calls where a rule names nobody"}},
         "rule": {
@@ -96,6 +93,11 @@ class Approval(Guard):
         if self.requirement is None or (self.when is not None and not self.when(ask.facts)):
             return None
         return self.requirement
+
+
+def asks(message: str, rule: str = "") -> Finding:
+    """People have to agree first."""
+    return Finding(Approval.kind, "approval.required", message, rule)
 
 
 def _requirement(asked: Mapping[str, Any], approvers: list[str], section: Section) -> Requirement:

@@ -19,8 +19,6 @@ class Arguments(Guard):
 
     kind: ClassVar[str] = "arguments"
     stage: ClassVar[Stage] = Stage.SHAPE
-    reasons: ClassVar[tuple[str, ...]] = ("arguments.malformed", "arguments.invalid", "arguments.bound")
-    binding: ClassVar[tuple[str, ...]] = ("arguments.malformed", "arguments.bound")
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "rule": {
             "arguments": {

@@ -16,7 +16,6 @@ CALL_VARIABLES = frozenset({"args", "tool", "run", "principal"})
 class Authorize(Guard):
     kind: ClassVar[str] = "authorize"
     stage: ClassVar[Stage] = Stage.AUTHORITY
-    reasons: ClassVar[tuple[str, ...]] = ("authorization.denied",)
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "rule": {"allow_if": {"type": "string", "minLength": 1, "description": "CEL over args, tool, run, principal; false denies"}}
     }

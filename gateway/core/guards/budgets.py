@@ -147,9 +147,6 @@ def _cap(wanted: Mapping[str, Any], description: str) -> dict[str, Any]:
 class Budgets(Guard):
     kind: ClassVar[str] = "budgets"
     stage: ClassVar[Stage] = Stage.LIMIT
-    reasons: ClassVar[tuple[str, ...]] = (
-        "budget.turns", "budget.tool_calls", "budget.tool_calls_per_turn", "budget.tokens", "budget.cost", "budget.in_flight", "budget.open_holds",
-    )  # fmt: skip
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "run": {
             "budgets": {
@@ -208,15 +205,15 @@ def _exceeded(run: Run, bid: Bid) -> list[Finding]:
     limits, fact, more = run.limits, purse(run), bid.amounts
     posted, pending = fact.posted, fact.pending
     would = (
-        ("turns", posted.turns + pending.turns + more.turns, limits.turns),
-        ("tool_calls", posted.tool_calls + pending.tool_calls + more.tool_calls, limits.tool_calls),
-        ("tokens", posted.tokens + pending.tokens + more.tokens, limits.tokens),
-        ("cost", posted.usd_micros + pending.usd_micros + more.usd_micros, limits.usd_micros),
+        ("budget.turns", posted.turns + pending.turns + more.turns, limits.turns),
+        ("budget.tool_calls", posted.tool_calls + pending.tool_calls + more.tool_calls, limits.tool_calls),
+        ("budget.tokens", posted.tokens + pending.tokens + more.tokens, limits.tokens),
+        ("budget.cost", posted.usd_micros + pending.usd_micros + more.usd_micros, limits.usd_micros),
     )
     return [
-        Finding(Budgets.kind, f"budget.{name}", _spent(name, amount, limit, run, bid), closes=name in limits.close_on)
-        for name, amount, limit in would
-        if limit is not None and amount > limit
+        Finding(Budgets.kind, code, _spent(name, amount, limit, run, bid), closes=name in limits.close_on)
+        for code, amount, limit in would
+        if limit is not None and amount > limit and (name := code.removeprefix("budget."))
     ]
 
 
@@ -225,6 +222,8 @@ def _crowded(run: Run, bid: Bid) -> Sequence[Finding]:
     limits, fact = run.limits, purse(run)
     if not bid.tool:
         return _overgrown(run, fact)
+    if bid.again:
+        return ()
     wrong = []
     if bid.turn and bid.amounts.tool_calls and limits.tool_calls_per_turn is not None:
         calls = fact.calls_in_turn.get((bid.run, bid.turn), 0)
@@ -233,10 +232,14 @@ def _crowded(run: Run, bid: Bid) -> Sequence[Finding]:
     if not bid.holds and limits.in_flight_calls is not None and fact.in_flight >= limits.in_flight_calls:
         message = f"{fact.in_flight} calls are running; this run may have {limits.in_flight_calls} at once."
         wrong.append(Finding(Budgets.kind, "budget.in_flight", message))
-    if bid.holds and limits.open_holds is not None and fact.holds >= limits.open_holds:
-        message = f"{fact.holds} calls wait for people; this run may have {limits.open_holds} at once."
-        wrong.append(Finding(Budgets.kind, "budget.open_holds", message))
-    return wrong
+    return [*wrong, *held_enough(fact.holds, limits.open_holds, "this run")] if bid.holds else wrong
+
+
+def held_enough(held: int, most: int | None, whose: str) -> Sequence[Finding]:
+    """May one more call of a run, or of a principal, wait for people?"""
+    if most is None or held < most:
+        return ()
+    return (Finding(Budgets.kind, "budget.open_holds", f"{held} calls of {whose} wait for people; there may be {most} at once."),)
 
 
 def _overgrown(run: Run, fact: Purse) -> Sequence[Finding]:
@@ -244,7 +247,7 @@ def _overgrown(run: Run, fact: Purse) -> Sequence[Finding]:
     if not _over(fact.last_input, limits.input_tokens_per_turn):
         return ()
     message = f"The last model call read {fact.last_input} tokens; {limits.input_tokens_per_turn} are allowed. Start over with less history."
-    return (Finding(Budgets.kind, "budget.tokens", message, closes="tokens" in limits.close_on),)
+    return (Finding(Budgets.kind, "budget.input_tokens", message, closes="tokens" in limits.close_on),)
 
 
 def _spent(name: str, amount: int, limit: int | None, run: Run, bid: Bid) -> str:

@@ -1,4 +1,4 @@
-"""What a guard is: one kind of rule, with its YAML schema, stage, own little state, check and reasons.
+"""What a guard is: one kind of rule, with its YAML schema, stage, own little state and check.
 
 A new guard is one file with a subclass of `Guard` and one line in the tuple `GUARDS`. The document schema, `gateway check`, the
 ladder and the docs pick it up from the class attributes. Guards of one stage can't see each other, so their order can't matter.
@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
+from gateway.core.reasons import reason
 
 if TYPE_CHECKING:
     from gateway.core.run import Tree
@@ -103,7 +104,7 @@ class Bid:
     """What a call, or a new turn (`tool` is then ""), would take, inside the ledger's step, with the tree's state as it is now.
 
     `amounts` are what it would set aside (nothing for a call whose amounts were set aside when it was held). `holds`: it would be held, not
-    dispatched. `poll`: the rule exempts it from loops.
+    dispatched. `poll`: the rule exempts it from loops. `again`: another attempt of a call that has its place in its turn and in flight.
     """
 
     tree: Tree
@@ -116,6 +117,7 @@ class Bid:
     effect: Effect = Effect.READ_ONLY
     holds: bool = False
     poll: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,8 @@ class Guard:
 
     kind: ClassVar[str]
     stage: ClassVar[Stage]
-    reasons: ClassVar[tuple[str, ...]] = ()
-    binding: ClassVar[tuple[str, ...]] = ()
-    """Those of `reasons` that no shadow suspends; a guard that has no others can't be shadowed."""
+    shadowable: ClassVar[bool] = True
+    """May a rule name it in `shadow`? A finding whose reason is binding denies even then."""
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     per_rule: ClassVar[bool] = True
     start: ClassVar[Any] = None
@@ -203,7 +204,7 @@ class Placed:
     shadow: bool = False
     skipped: bool = False
 
-    def enforces(self, reason: str) -> bool:
+    def enforces(self, code: str) -> bool:
         """Does a finding with this reason deny, or is it only recorded?"""
-        return not self.skipped and (not self.shadow or reason in self.guard.binding)
+        return not self.skipped and (not self.shadow or reason(code).binding)
 

@@ -17,6 +17,7 @@ from gateway.core.run import Run, Tree, but
 
 WINDOW = 20
 MOST_REFUSALS = 200
+_REFUSALS = "loop.refusals"
 
 Seen = tuple[str, str, str | None]
 
@@ -51,7 +52,7 @@ def _denied(fact: History, event: e.CallDenied) -> History:
     reason = event.findings[0]["reason"]
     looped = reason.startswith("loop.")
     seen = fact.seen if looped else fact.saw((event.tool, event.fingerprint, reason))
-    in_row = 0 if reason == "loop.refusals" else fact.in_row + 1
+    in_row = 0 if reason == _REFUSALS else fact.in_row + 1
     return but(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
 
 
@@ -76,7 +77,6 @@ def _times(most: int, what: str) -> dict[str, Any]:
 class Loops(Guard):
     kind: ClassVar[str] = "loops"
     stage: ClassVar[Stage] = Stage.LIMIT
-    reasons: ClassVar[tuple[str, ...]] = ("loop.repeat", "loop.cycle", "loop.refusals")
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "top": {
             "loops": {
@@ -135,7 +135,7 @@ class Loops(Guard):
             if fact.cycles(period, self.cycles, bid.tool, bid.fingerprint):
                 return "loop.cycle", f"The last {period * self.cycles} calls are the same {period} calls, with the same results, in a circle."
         if fact.in_row >= self.refusals:
-            return "loop.refusals", f"The last {fact.in_row} calls were all refused."
+            return _REFUSALS, f"The last {fact.in_row} calls were all refused."
         return None
 
 

@@ -27,7 +27,6 @@ class ResultGuard(Guard):
 
     kind: ClassVar[str] = "result"
     stage: ClassVar[Stage] = Stage.RESULT
-    reasons: ClassVar[tuple[str, ...]] = ("result.too_large", "result.invalid")
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "defaults": {
             "result": {

@@ -16,8 +16,6 @@ from gateway.core.run import Run, Tree
 class Turns(Guard):
     kind: ClassVar[str] = "turns"
     stage: ClassVar[Stage] = Stage.LIMIT
-    reasons: ClassVar[tuple[str, ...]] = ("turn.final", "turn.required", "turn.unknown", "turn.not_open")
-    binding: ClassVar[tuple[str, ...]] = ("turn.unknown", "turn.not_open")
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "run": {"require_turns": {"type": "boolean", "description": "true to refuse calls that belong to no declared or metered turn (false)"}}
     }
@@ -31,20 +29,28 @@ class Turns(Guard):
 
     def limit(self, bid: Bid) -> Sequence[Finding]:
         found = self._found(bid) if bid.tool else None
-        return () if found is None else (Finding(self.kind, *found),)
+        return () if found is None else (found,)
 
-    def _found(self, bid: Bid) -> tuple[str, str] | None:
+    def _found(self, bid: Bid) -> Finding | None:
         run = bid.tree.runs[bid.run]
         turn = run.turns.get(bid.turn)
         if bid.turn and turn is None:
-            return "turn.unknown", f"Turn {bid.turn} was never opened; the latest is {run.last_turn}."
+            return unknown(run, bid.turn)
         if not bid.turn and run.limits.require_turns:
-            return "turn.required", "This run takes only calls that belong to a declared turn."
+            return Finding(self.kind, "turn.required", "This run takes only calls that belong to a declared turn.")
         if turn is not None and turn.state == "closed":
-            return "turn.not_open", f"Turn {bid.turn} is {turn.status}."
+            return over(bid.turn, f"is {turn.status}")
         if bid.turn in (0, run.last_turn) and is_final(bid.tree, run, bid.now):
-            return "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools."
+            return Finding(self.kind, "turn.final", "This is the last turn that the budget can pay; it is for the answer, not for tools.")
         return None
+
+
+def unknown(run: Run, number: int) -> Finding:
+    return Finding(Turns.kind, "turn.unknown", f"Turn {number} was never opened; the latest is {run.last_turn}.")
+
+
+def over(number: int, how: str) -> Finding:
+    return Finding(Turns.kind, "turn.not_open", f"Turn {number} {how}.")
 
 
 def is_final(tree: Tree, run: Run, now: int) -> bool:

@@ -29,9 +29,17 @@ _HURRIED_MS: Final = 4_000
 _DEFAULT_CLIENT: Final = "mcp"
 
 
-def call_request(request: Request, headers: Mapping[str, str], raw_headers: Headers, tool: str, token: str | int | None) -> CallRequest:
-    """Raises RpcError -32602 for an identity or a turn that isn't one: those are the harness's, and no model could put them right."""
-    meta: dict[str, Any] = request.params["_meta"]
+def call_request(
+    request: Request,
+    meta: Mapping[str, Any],
+    headers: Mapping[str, str],
+    raw_headers: Headers,
+    tool: str,
+    client: str | None,
+    token: str | int | None,
+) -> CallRequest:
+    """`client`: how it names itself. Raises RpcError -32602 for an identity or a turn that isn't one: those are the harness's, and no model
+    could put them right."""
     return CallRequest(
         tool,
         _arguments(request.params.get("arguments")),
@@ -39,7 +47,7 @@ def call_request(request: Request, headers: Mapping[str, str], raw_headers: Head
         call_id=_call_id(meta, headers, request.id),
         operation_id=_identity(meta.get(mcp.META_OPERATION_ID), mcp.META_OPERATION_ID, request.id),
         turn=_turn(meta, headers, request.id),
-        wait_ms=_patience(meta, headers, token),
+        wait_ms=_patience(client, headers, token),
         trace=_trace(meta, raw_headers),
     )
 
@@ -82,12 +90,10 @@ def _turn(meta: Mapping[str, Any], headers: Mapping[str, str], id: jsonrpc.Id) -
     raise RpcError(jsonrpc.INVALID_PARAMS, f"{mcp.META_TURN} (or {TURN_HEADER}) must be a turn's number, at most {_MAX_TURN}", id)
 
 
-def _patience(meta: Mapping[str, Any], headers: Mapping[str, str], token: str | int | None) -> int | None:
+def _patience(client: str | None, headers: Mapping[str, str], token: str | int | None) -> int | None:
     if token is not None:
         return _WITH_PROGRESS_MS
-    client = meta.get(mcp.META_CLIENT_INFO)
-    name = client.get("name") if isinstance(client, dict) else None
-    hurried = name == _DEFAULT_CLIENT or "openai" in f"{name} {headers.get('user-agent')}".lower()
+    hurried = client == _DEFAULT_CLIENT or "openai" in f"{client} {headers.get('user-agent')}".lower()
     return _HURRIED_MS if hurried else None
 
 

@@ -16,7 +16,7 @@ _OURS: Final = {"type": "object", "description": "The gateway's answer where the
 
 def shown(tools: Sequence[ListedTool], names: ListedNames) -> list[dict[str, Json]]:
     """Definitions as `tools/list` gives them: untouched but for the name and the room in `outputSchema`."""
-    return [_with_room({**one.definition, "name": names.listed(one.tool.name)}) for one in tools]
+    return [_with_room({**one.definition, "name": one.short or names.listed(one.tool.name)}) for one in tools]
 
 
 def page(tools: Sequence[ListedTool], cursor: Json, size: int, id: jsonrpc.Id) -> tuple[Sequence[ListedTool], str | None]:

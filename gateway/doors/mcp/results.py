@@ -43,6 +43,11 @@ def refused(told: Problem, status: str = "denied") -> dict[str, Any]:
     return result
 
 
+def asked(reply: Busy, question: dict[str, Any]) -> dict[str, Any]:
+    """What a running call's tool asks its client, with how the call stands."""
+    return {**question, "_meta": _ours(_call(reply.call, "admitted", None), reply.budget)}
+
+
 def _completed(reply: Completed) -> dict[str, Any]:
     call = _call(reply.call, reply.status, reply.reason, replayed=reply.replayed)
     if reply.message is not None:
@@ -55,7 +60,7 @@ def _completed(reply: Completed) -> dict[str, Any]:
 
 
 def _held(reply: Held) -> dict[str, Any]:
-    row = reason("approval.required")
+    row = reason(reply.reason)
     result = mcp.call_result_text(f"{reply.message}\n{row.hint}", False, held_json(reply))
     call = _call(reply.call, reply.state, row.code, hold=reply.hold)
     return {**result, "_meta": _ours(call, reply.budget)}

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.core.model import CallRequest, Completed, Held, Json, Malformed, Reply
+from gateway.core.reasons import reason
 from gateway.doors.http import Departure, header, trace_of
-from gateway.doors.problems import WAIT_S, Problem, problem
+from gateway.doors.problems import Problem, problem
 from gateway.doors.render import budget_headers, completed_json, held_json
 from gateway.doors.rest.checks import checked
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import ARGUMENTS, COUNT, FORM, NAME, NAME_OR_NULL, PROVIDER_CALLS, WAIT, fields, refer
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 from gateway.wire import anthropic, openai
 from gateway.wire.calls import MalformedCall
 
@@ -29,12 +30,11 @@ _OWN = fields(
     "tool",
 )
 _PROVIDERS = (openai, anthropic)
-_RETRY_AFTER = [(b"retry-after", str(WAIT_S["approval.required"]).encode())]
 
 
 async def make_call(x: Exchange) -> Answer | Problem:
     """Arguments that the provider cut off reach the engine as Malformed, so that they are recorded and counted like any refusal."""
-    request = _request(x)
+    request = await _request(x)
     with Departure(x.receive) as gone:
         reply = await x.engine.call(x.caller, x.path["run"], request, gone=gone)
     if isinstance(reply, Completed) and "format" in x.query:
@@ -53,7 +53,7 @@ def _answer(x: Exchange, reply: Reply) -> Answer | Problem:
         return Answer(200, completed_json(reply))
     if isinstance(reply, Held):
         location = f"/v1/runs/{x.path['run']}/calls/{reply.call}".encode()
-        return Answer(202, held_json(reply), [(b"location", location), *_RETRY_AFTER])
+        return Answer(202, held_json(reply), [(b"location", location), (b"retry-after", str(reason(reply.reason).wait_s).encode())])
     return problem(reply)
 
 
@@ -73,30 +73,30 @@ def provider_message(form: str, call_id: str, result: Mapping[str, Json], call_t
 # ---- reading ------------------------------------------------------------------------------------------------------------
 
 
-def read_call(x: Exchange, body: Mapping[str, Json], at: str) -> tuple[str, Json, str | None]:
+async def read_call(x: Exchange, body: Mapping[str, Json], at: str) -> tuple[str, Json, str | None]:
     """Tool, arguments and call id from our own form or a provider's. Raises RequestFault if it names no tool."""
     provider = next((one for one in _PROVIDERS if one.is_call(body)), None)
     if provider is None:
         given = body.get("arguments")
         arguments = {} if given is None else given if isinstance(given, dict) else Malformed("the arguments are no JSON object")
-        return _own_name(x, body["tool"]), arguments, body.get("call_id")
+        return await _own_name(x, body["tool"]), arguments, body.get("call_id")
     try:
         call = provider.read_call(body)
     except MalformedCall as wrong:
         if not wrong.tool:
-            raise RequestFault("request.malformed", f"{at}: {wrong}") from None
-        return _own_name(x, wrong.tool), Malformed(str(wrong)), wrong.call_id
+            raise malformed(f"{at}: {wrong}") from None
+        return await _own_name(x, wrong.tool), Malformed(str(wrong)), wrong.call_id
     checked({"tool": call.tool, "call_id": call.call_id}, _OWN)
-    return _own_name(x, call.tool), call.arguments, call.call_id
+    return await _own_name(x, call.tool), call.arguments, call.call_id
 
 
-def _own_name(x: Exchange, tool: str) -> str:
+async def _own_name(x: Exchange, tool: str) -> str:
     """`upstream.tool`, also for the name that a provider's model was shown; a name that nobody has is refused further in."""
-    return x.names().name(tool) or tool
+    return x.names().name(tool) or await x.engine.tool_named(x.caller, x.path["run"], tool) or tool
 
 
-def _request(x: Exchange) -> CallRequest:
-    tool, arguments, call_id = read_call(x, x.body, "the call")
+async def _request(x: Exchange) -> CallRequest:
+    tool, arguments, call_id = await read_call(x, x.body, "the call")
     own = x.body if "tool" in x.body else {}
     turn, wait = own.get("turn"), own.get("wait")
     return CallRequest(
@@ -120,7 +120,7 @@ def _turn(x: Exchange) -> int:
     if sent is None:
         return 0
     if not re.fullmatch(rb"[0-9]{1,9}", sent):
-        raise RequestFault("request.malformed", "Gateway-Turn is no whole number.")
+        raise malformed("Gateway-Turn is no whole number.")
     return int(sent)
 
 
@@ -133,7 +133,7 @@ def _idempotency_key(x: Exchange) -> str | None:
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = re.sub(r"\\(.)", r"\1", text[1:-1])
     if not re.fullmatch("[ -~]{1,256}", text):
-        raise RequestFault("request.malformed", "Idempotency-Key is not 1 to 256 printable ASCII characters.")
+        raise malformed("Idempotency-Key is not 1 to 256 printable ASCII characters.")
     return text
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 
 Schema = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ _SHOWN = 60
 def checked(value: Any, schema: Schema) -> Any:
     """The body itself. Raises RequestFault `request.malformed` with every mistake."""
     if found := list(mistakes(value, schema)):
-        raise RequestFault("request.malformed", "; ".join(found[:20]))
+        raise malformed("; ".join(found[:20]))
     return value
 
 
@@ -32,7 +32,7 @@ def checked_query(text: bytes, schemas: Mapping[str, Schema]) -> dict[str, Any]:
     query: dict[str, Any] = {}
     for name, written in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
         if name in query:
-            raise RequestFault("request.malformed", f"the query parameter {_shown(name)} stands twice")
+            raise malformed(f"the query parameter {_shown(name)} stands twice")
         query[name] = _number(written) if schemas.get(name, {}).get("type") in ("integer", "number") else written
     schema = {"type": "object", "properties": schemas, "additionalProperties": False}
     return checked(query, schema)  # type: ignore[no-any-return]

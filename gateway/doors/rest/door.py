@@ -17,17 +17,19 @@ from gateway.doors.auth import Authenticator
 from gateway.doors.http import CallerLeft, read_body, send_json, send_problem
 from gateway.doors.problems import Problem, failure, problem
 from gateway.doors.render import visible
-from gateway.doors.rest import calls, doubts, holds, runs, turns
+from gateway.doors.rest import calls, doubts, holds, runs, tools, turns
 from gateway.doors.rest.checks import checked, checked_query
 from gateway.doors.rest.openapi import document
 from gateway.doors.rest.operation import Answer, Exchange, Operation
-from gateway.engine import Caller, Engine
-from gateway.ports import GatewayFault, RequestFault
+from gateway.engine import Caller, Engine, fault, stopping
+from gateway.ports import GatewayFault, RequestFault, malformed
 from gateway.wire import json
 from gateway.wire.mcp import ListedNames
 
-OPERATIONS: tuple[Operation, ...] = (*runs.OPERATIONS, *turns.OPERATIONS, *calls.OPERATIONS, *doubts.OPERATIONS, *holds.OPERATIONS)
-_STOPPING = RequestFault("gateway.stopping", "The gateway is stopping; make the same call again to learn what became of it.")
+OPERATIONS: tuple[Operation, ...] = (
+    *runs.OPERATIONS, *turns.OPERATIONS, *calls.OPERATIONS, *doubts.OPERATIONS, *holds.OPERATIONS, *tools.OPERATIONS,
+)  # fmt: skip
+_STOPPING = fault(stopping("The gateway is stopping; make the same call again to learn what became of it."))
 _BEFORE_RUN, _AFTER_RUN = "/v1/runs/", "/calls"
 
 log = logging.getLogger("gateway.rest")
@@ -145,7 +147,7 @@ def _parsed(body: bytes) -> Any:
     try:
         return json.parse(body) if body.strip() else {}
     except json.JsonError as wrong:
-        raise RequestFault("request.malformed", f"The body is no JSON as it is taken here: {wrong}.") from None
+        raise malformed(f"The body is no JSON as it is taken here: {wrong}.") from None
 
 
 class _Path:

@@ -7,14 +7,14 @@ from gateway.doors.render import reconciled_json
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import NOTE, fields, refer
 from gateway.engine.doubts import Word
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 
 
 async def reconcile(x: Exchange) -> Answer:
     """What did not happen is sent once more where its run allows; the answer doesn't wait for that (`status` is then `admitted`)."""
     word = Word(x.body["outcome"], x.body["why"], x.body.get("result"))
     if word.result is not None and word.outcome != "happened":
-        raise RequestFault("request.malformed", "`result` goes with the outcome `happened` only.")
+        raise malformed("`result` goes with the outcome `happened` only.")
     return Answer(200, reconciled_json(await x.engine.reconcile(x.caller, x.path["run"], x.path["call"], word)))
 
 

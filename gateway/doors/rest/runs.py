@@ -76,7 +76,7 @@ async def list_events(x: Exchange) -> Answer:
 async def list_tools(x: Exchange) -> Answer:
     tools = await x.engine.tools(x.caller, x.path["run"])
     write, names = _FORMS[x.query.get("format", "mcp")], x.names()
-    return Answer(200, {"tools": [write(names.listed(one.tool.name), one) for one in tools], "budget": await _budget(x)})
+    return Answer(200, {"tools": [write(one.short or names.listed(one.tool.name), one) for one in tools], "budget": await _budget(x)})
 
 
 async def _budget(x: Exchange) -> dict[str, Any]:

@@ -137,6 +137,7 @@ _HELD = shown(
     {
         "call": _TEXT,
         "status": {"enum": ["held", "ready"]},
+        "reason": _TEXT,
         "hold": shown({"hold": _TEXT, "url": _TEXT, "expires_at": _TIME}),
         "message": _TEXT,
         "budget": refer("Budget"),
@@ -192,6 +193,17 @@ _PROBLEM = shown(
         "budget": {"oneOf": [refer("Budget"), {"type": "null"}]},
     }
 )
+_DEFINITION = shown(
+    {
+        "tool": _TEXT,
+        "state": {"enum": ["accepted", "changed", "new", "unsupported", "away"], "description": "All but the first are held back or away."},
+        "note": {**_TEXT_OR_NULL, "description": "Why it is held back."},
+        "digest": {**_TEXT_OR_NULL, "description": "Of the definition as its upstream gives it now; what accepting has to name."},
+        "accepted": _or_null(shown({"digest": _TEXT, "by": _TEXT_OR_NULL, "at": _TIME})),
+        "definition": {**_OBJECT_OR_NULL, "description": "Of a tool that is held back."},
+        "accepted_definition": {**_OBJECT_OR_NULL, "description": "Of a changed tool: what is accepted so far."},
+    }
+)
 _EVENT = shown({"seq": {"type": "integer"}, "event_id": _TEXT, "at": _TIME, "kind": _TEXT, "event": _OBJECT, "hash": _TEXT})
 _LISTED_RUN = shown({"run": _TEXT, "principal": _TEXT, "policy": _TEXT, "state": _TEXT, "opened_at": _TIME})
 
@@ -202,6 +214,7 @@ COMPONENTS: dict[str, _Schema] = {
     "Runs": shown({"runs": _list(_LISTED_RUN), "next": _TEXT_OR_NULL}),
     "Holds": shown({"holds": _list(refer("Hold")), "next": _TEXT_OR_NULL}),
     "Events": shown({"events": _list(refer("Event")), "next": {"type": "integer"}, "budget": refer("Budget")}),
+    "Definitions": shown({"tools": _list(_DEFINITION)}),
     "Tools": shown({"tools": _list(_OBJECT), "budget": refer("Budget")}),
     "ToolResultMessage": {"type": "object", "description": "The provider's own form; call, status and budget stand in the headers."},
 }  # fmt: skip

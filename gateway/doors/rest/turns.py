@@ -9,7 +9,7 @@ from gateway.doors.rest.calls import provider_message, read_call
 from gateway.doors.rest.operation import Answer, Exchange, Operation
 from gateway.doors.rest.schemas import ARGUMENTS, COUNT, FORM, NAME, NAME_OR_NULL, NOTHING, PROVIDER_CALLS, fields, refer
 from gateway.engine import AskedCall, UsageRequest
-from gateway.ports import RequestFault
+from gateway.ports import malformed
 
 _ASKED = fields({"call_id": NAME, "tool": NAME, "arguments": ARGUMENTS}, "call_id", "tool")
 _ANSWER = fields(
@@ -43,7 +43,7 @@ async def show_turn(x: Exchange) -> Answer:
 
 
 async def answer_turn(x: Exchange) -> Answer:
-    calls = [_asked(x, call, f"calls[{index}]") for index, call in enumerate(x.body.get("calls", ()))]
+    calls = [await _asked(x, call, f"calls[{index}]") for index, call in enumerate(x.body.get("calls", ()))]
     return Answer(200, turn_json(await x.engine.answer_turn(x.caller, *_where(x), calls, x.body.get("digest"))))
 
 
@@ -59,10 +59,10 @@ def _where(x: Exchange) -> tuple[str, int]:
     return x.path["run"], x.path["turn"]
 
 
-def _asked(x: Exchange, call: dict[str, Any], at: str) -> AskedCall:
-    tool, arguments, call_id = read_call(x, call, at)
+async def _asked(x: Exchange, call: dict[str, Any], at: str) -> AskedCall:
+    tool, arguments, call_id = await read_call(x, call, at)
     if not call_id:
-        raise RequestFault("request.malformed", f"{at}: the call has no id")
+        raise malformed(f"{at}: the call has no id")
     return AskedCall(call_id, tool, arguments)
 
 

@@ -144,13 +144,6 @@ def test_no_child_opens_after_the_deadline() -> None:
     assert (verdict(world.open(parent=world.run_id)), world.events) == ("run.deadline", [])
 
 
-def test_a_child_continues_nothing() -> None:
-    world = opened()
-    child = world.open(parent=world.run_id)
-    world.finish(child)
-    assert (verdict(world.open(parent=world.run_id, continues=child)), world.events) == ("request.malformed", [])
-
-
 def test_a_childs_calls_are_paid_by_all_above() -> None:
     world = opened(tool_calls=2)
     child = world.open(parent=world.run_id, policies=policy())

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from gateway.core import events as e
-from gateway.core.decide import settle
 from gateway.core.model import Outcome
 from tests.core.build import (
     ACT,
@@ -258,10 +257,6 @@ def test_giving_up_costs_what_was_set_aside() -> None:
     world = opened(tool_calls=1)
     world.again(world.call("mail.send", a=1), dead=True)
     assert verdict(world.call("mail.send", a=2)) == "budget.tool_calls"
-
-
-def test_a_doubt_can_be_made_of_any_message() -> None:
-    assert settle.in_doubt("why") == Outcome("in_doubt", "call.in_doubt", "why")
 
 
 def test_each_attempt_pays_its_price() -> None:

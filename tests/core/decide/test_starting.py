@@ -85,13 +85,12 @@ def test_what_is_over_does_not_end_again() -> None:
     assert one.events == []
 
 
-def test_a_purse_speaks_unless_what_it_says_is_known() -> None:
-    world = opened(tool_calls=1)
+def test_another_attempt_has_its_place_in_flight_but_pays_like_the_first() -> None:
+    world = opened(tool_calls=2, in_flight_calls=1)
     record, rule_ = world.record(world.call("crm.get")), policy().rule_for("crm.get")
-    one = Amounts(tool_calls=1)
-    assert may_start(draft(world), record, rule_, NOTHING)
-    assert not may_start(draft(world), record, rule_, one)
-    assert may_start(draft(world), record, rule_, one, known=frozenset({"budget.tool_calls"}))
+    assert not may_start(draft(world), record, rule_, NOTHING)
+    assert may_start(draft(world), record, rule_, Amounts(tool_calls=1), again=True)
+    assert not may_start(draft(world), record, rule_, Amounts(tool_calls=2), again=True)
 
 
 def test_the_next_attempt_of_a_known_call_is_the_same_call() -> None:

@@ -301,7 +301,7 @@ def test_a_history_that_grew_too_long_opens_no_further_turn() -> None:
     world.uses(1, 100)
     assert world.begin() == 2
     world.uses(2, 101)
-    assert (verdict(world.begin()), world.run().reason) == ("budget.tokens", "token_budget")
+    assert (verdict(world.begin()), world.run().reason) == ("budget.input_tokens", "token_budget")
 
 
 def test_a_guard_that_fails_opens_no_turn() -> None:

@@ -20,9 +20,9 @@ MIA = Principal("user:mia", frozenset({"finance"}), roles=frozenset({"approver"}
 READ, WRITE, ACT = Effect.READ_ONLY, Effect.IDEMPOTENT_WRITE, Effect.NON_IDEMPOTENT
 
 
-def tool(name: str = "crm.get", *, shape: Any = None, unsupported: str | None = None) -> Tool:
+def tool(name: str = "crm.get", *, shape: Any = None, unsupported: str | None = None, unaccepted: str | None = None) -> Tool:
     upstream, _, local = name.partition(".")
-    return Tool(name, upstream, local, {}, "d" * 64, shape, unsupported)
+    return Tool(name, upstream, local, {}, "d" * 64, shape, unsupported, unaccepted)
 
 
 def rule(*guards: Guard, name: str = "crm.*", effect: Effect = READ, shadow: tuple[str, ...] = (), **more: Any) -> ToolRule:

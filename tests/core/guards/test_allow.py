@@ -23,8 +23,15 @@ def test_a_tool_whose_schema_cannot_be_enforced_is_held_back() -> None:
     assert reasons(held_back.when("crm.get")) == ["tool.schema_unsupported"]
 
 
+def test_a_tool_whose_definition_is_not_the_accepted_one_is_held_back_whatever_else_is_wrong_with_it() -> None:
+    held_back = given(policy(rule()), catalog=lambda name: tool(name, unaccepted="changed", unsupported="a remote $ref"))
+    assert reasons(held_back.when("crm.get")) == ["tool.changed"]
+
+
 def test_no_shadow_suspends_it() -> None:
-    assert all(Placed(Allow(), "p.yaml:9", shadow=True).enforces(reason) for reason in Allow.reasons)
+    place = Placed(Allow(), "p.yaml:9", shadow=True)
+    assert not Allow.shadowable
+    assert all(place.enforces(code) for code in ("tool.unknown", "tool.not_allowed", "tool.schema_unsupported"))
 
 
 def test_every_rule_of_a_policy_has_it_and_none_of_a_ceiling() -> None:

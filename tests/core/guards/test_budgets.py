@@ -235,7 +235,7 @@ def test_a_history_that_grew_too_long_opens_no_further_turn_but_tools_still_run(
     run.uses(1, 11)
     assert verdict(run.when(turn=1)) == "allow"
     (finding,) = run.open_turn()  # type: ignore[misc]
-    assert finding.reason == "budget.tokens"
+    assert finding.reason == "budget.input_tokens"
 
 
 # ---- lineage ------------------------------------------------------------------------------------------------------------

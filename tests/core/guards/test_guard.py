@@ -5,27 +5,22 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.guards import FOLDED, GUARDS
-from gateway.core.guards.guard import Guard, Placed, Stage
+from gateway.core.guards.guard import Guard, Placed
 from gateway.core.model import Limits
-from gateway.core.reasons import REASONS
 from tests.core.guards.given import Written, ask, bid, given, policy
 
 HOMES = {"top", "run", "defaults", "rule"}
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.kind)
-def test_each_guard_names_its_file_its_reasons_and_its_homes(guard: type[Guard]) -> None:
+def test_each_guard_names_its_file_and_its_homes(guard: type[Guard]) -> None:
     assert guard.__module__.rpartition(".")[2] == guard.kind
-    assert guard.reasons
-    assert set(guard.reasons) <= REASONS.keys()
-    assert set(guard.binding) <= set(guard.reasons)
     assert guard.schema.keys() <= HOMES - (set() if guard.per_rule else {"rule"})
 
 
-def test_no_two_guards_share_a_kind_a_reason_or_a_key() -> None:
+def test_no_two_guards_share_a_kind_or_a_key() -> None:
     for names in (
         [guard.kind for guard in GUARDS],
-        [reason for guard in GUARDS for reason in guard.reasons],
         *([name for guard in GUARDS for name in guard.schema.get(home, ())] for home in HOMES),
     ):
         assert len(names) == len(set(names))
@@ -44,14 +39,11 @@ def test_a_guard_that_overrides_nothing_says_nothing() -> None:
         Guard.build(Written().section)
 
 
-class Half(Guard):
-    kind, stage, reasons, binding = "half", Stage.SHAPE, ("half.soft", "half.hard"), ("half.hard",)
-
-
 def test_a_shadow_suspends_what_does_not_bind_and_a_skipped_rule_enforces_nothing() -> None:
     def enforced(**placed: bool) -> list[str]:
-        return [reason for reason in Half.reasons if Placed(Half(), "p.yaml:1", **placed).enforces(reason)]
+        placed_one = Placed(Guard(), "p.yaml:1", **placed)
+        return [code for code in ("arguments.invalid", "arguments.bound") if placed_one.enforces(code)]
 
-    assert enforced() == ["half.soft", "half.hard"]
-    assert enforced(shadow=True) == ["half.hard"]
+    assert enforced() == ["arguments.invalid", "arguments.bound"]
+    assert enforced(shadow=True) == ["arguments.bound"]
     assert enforced(shadow=True, skipped=True) == []

@@ -11,7 +11,8 @@ from gateway.core.model import BudgetLeft, CallRequest, Completed, Principal, Re
 from gateway.doors.mcp import Limits, McpDoor
 from gateway.doors.names import Names
 from gateway.engine import Caller, ListedTool
-from gateway.ports import RequestFault
+from gateway.ports import Client, RequestFault
+from tests.fakes import FakeClock
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -39,6 +40,12 @@ class FakeEngine:
         self.reply: Reply | BaseException | Script = DONE
         self.asked: list[CallRequest] = []
         self.runs: list[str] = []
+        self.servers: dict[str, Any] = {}
+        self.clients: list[Client] = []
+        self.resumed: list[Any] = []
+        self.after: list[Reply] = []
+        self.hearers: list[Any] = []
+        self.short: dict[str, str] = {}
 
     def tool(self, name: str) -> Tool | None:
         return next((one for one in self.all_tools if one.name == name), None)
@@ -46,16 +53,37 @@ class FakeEngine:
     def all(self) -> tuple[Tool, ...]:
         return self.all_tools
 
+    def server(self, upstream: str) -> Any:
+        return self.servers.get(upstream)
+
+    async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
+        if isinstance(self.reply, RequestFault):
+            raise self.reply
+        return self.short.get(name)
+
     async def tools(self, who: Caller, run: str) -> list[ListedTool]:
         self.runs.append(run)
         return [ListedTool(one, one.definition, "read_only") for one in self.all_tools]
 
-    async def call(self, who: Caller, run: str, request: CallRequest, *, progress: Any, gone: asyncio.Future[None]) -> Reply:
+    async def call(self, who: Caller, run: str, request: CallRequest, *, client: Client, gone: asyncio.Future[None]) -> Reply:
         self.asked.append(request)
+        self.clients.append(client)
         self.runs.append(run)
         if isinstance(self.reply, BaseException):
             raise self.reply
-        return await self.reply(progress, gone) if callable(self.reply) else self.reply
+        return await self.reply(client.progress, gone) if callable(self.reply) else self.reply
+
+    async def resume(
+        self, who: Caller, run: str, call: str, number: int, answers: asyncio.Future[Any], *, client: Client, gone: asyncio.Future[None]
+    ) -> Reply:
+        """Then comes the next of `after`."""
+        await asyncio.wait({answers, gone}, return_when=asyncio.FIRST_COMPLETED)
+        self.resumed.append((run, call, number, answers.result() if answers.done() else None))
+        return self.after.pop(0)
+
+    def listen(self, hear: Any) -> Callable[[], None]:
+        self.hearers.append(hear)
+        return lambda: self.hearers.remove(hear)
 
     async def run_by_key(self, who: Caller, run_key: str, door: str) -> str:
         return f"run of {run_key} of {who.principal.id} by {door}"
@@ -64,19 +92,55 @@ class FakeEngine:
         return f"implicit run of {who.principal.id} by {door}"
 
 
+class FakeServer:
+    """The port Server, as far as this door asks it. `answers`: by method, a result, a list of them in turn, or a fault."""
+
+    def __init__(self, name: str, offers: Mapping[str, Any], *, prompts: Any = (), resources: Any = (), templates: Any = ()) -> None:
+        self.name = name
+        self.offers = dict(offers)
+        self.asked: list[tuple[str, Any]] = []
+        self.capabilities: list[Any] = []
+        self.watched: list[list[str]] = []
+        self.answers: dict[str, Any] = {
+            "prompts/list": {"prompts": [{"name": one} for one in prompts]},
+            "resources/list": {"resources": [{"uri": one} for one in resources]},
+            "resources/templates/list": {"resourceTemplates": [{"uriTemplate": one} for one in templates]},
+        }
+
+    async def request(self, method: str, params: Any, *, remaining_ms: int, capabilities: Any = None) -> Any:
+        self.asked.append((method, params))
+        self.capabilities.append(capabilities)
+        answer = self.answers.get(method, {})
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def watch(self, uris: Any) -> None:
+        self.watched.append(sorted(uris))
+        if isinstance(fault := self.answers.get("watch"), Exception):
+            raise fault
+
+
 def door(engine: FakeEngine, caller: Caller = ANA, **limits: Any) -> McpDoor:
     def authenticate(headers: Any) -> Caller:
         if (b"authorization", b"Bearer wrong") in headers:
             raise RequestFault("auth.required", "This key is unknown.")
         return caller
 
-    return McpDoor(engine, authenticate, Names(engine), server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
+    return McpDoor(engine, authenticate, Names(engine), [b"s" * 32], FakeClock(), server_info=SERVER, limits=Limits(**limits))  # type: ignore[arg-type]
 
 
 def message(method: str = "tools/call", meta: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
     if method == "tools/call":
         params = {"name": "crm__echo", **params}
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": ENVELOPE | dict(meta or {})}}
+
+
+def initialize(version: str = "2025-11-25", capabilities: Mapping[str, Any] | None = None, name: str = "ana's client") -> dict[str, Any]:
+    params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": name, "version": "1"}}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
 
 
 def headers(body: Any, **more: str | None) -> dict[str, str]:
@@ -154,7 +218,7 @@ class Exchange:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        found = [block for block in self.body.decode().split("\n\n") if block]
+        found = [block for block in self.body.decode().split("\n\n") if block and not block.startswith(":")]
         return [json.loads(block.removeprefix("event: message\ndata: ")) for block in found]
 
     @property
@@ -164,6 +228,39 @@ class Exchange:
     @property
     def ended(self) -> bool:
         return len(self.sent) > 1 and not self.sent[-1].get("more_body", False)
+
+
+class Talk:
+    """A client of the session era, once it has begun."""
+
+    def __init__(self, app: McpDoor, session: str, version: str) -> None:
+        self.app = app
+        self.session = session
+        self.version = version
+
+    @classmethod
+    async def begin(cls, app: McpDoor, version: str = "2025-11-25", **more: Any) -> Talk:
+        exchange = await post(app, initialize(version, **more), mcp_protocol_version=None)
+        return cls(app, exchange.headers["mcp-session-id"], exchange.result["protocolVersion"])
+
+    def start(self, body: Any, **more: Any) -> Exchange:
+        known = {"mcp_session_id": self.session, "mcp_protocol_version": self.version, "mcp_method": None, "mcp_name": None}
+        return Exchange(self.app, body, **known | more)
+
+    async def say(self, body: Any, **more: Any) -> Exchange:
+        return await self.start(body, **more).answered()
+
+    async def ask(self, method: str, id: Any = 1, **params: Any) -> Any:
+        """The answer to a request."""
+        return (await self.say(request(method, id, **params))).json
+
+
+def request(method: str, id: Any = 1, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def call(id: Any = 1, meta: Mapping[str, Any] | None = None, name: str = "crm__echo", **arguments: Any) -> dict[str, Any]:
+    return request("tools/call", id, name=name, arguments=arguments, **({"_meta": meta} if meta else {}))
 
 
 async def post(app: McpDoor, body: Any, **more: Any) -> Exchange:

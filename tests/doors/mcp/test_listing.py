@@ -28,6 +28,11 @@ def test_a_definition_is_shown_untouched_but_for_its_name():
     assert show(**definition) == {"name": "crm__echo", **definition}
 
 
+def test_a_short_name_takes_the_place_of_the_prefixed_one():
+    one = tool("crm.echo")
+    assert shown([ListedTool(one, one.definition, "read_only", "say")], ListedNames([one.name]))[0]["name"] == "say"
+
+
 def test_names_that_would_be_shown_alike_are_kept_apart():
     one, two = tool("crm.a_b"), tool("crm.a.b")
     names = [each["name"] for each in shown(listed(one, two), ListedNames(["crm.a_b", "crm.a.b"]))]
@@ -64,7 +69,7 @@ def test_an_output_schema_still_means_the_same_for_the_tool_s_own_results(value,
 @pytest.mark.parametrize(
     "reply",
     [
-        Held("call_1", "hold_1", 0, "", LEFT),
+        Held("call_1", "hold_1", 0, "approval.required", "", LEFT),
         Refused(None, (Finding("x", "run.unknown", "No."),)),
         Refused("c", (Finding("x", "tool.unknown", "No."),), LEFT),
     ],

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.core.model import Busy, Completed, Doubt, Failed, Finding, Held, Outcome, Refused
+from gateway.core.outcomes import in_doubt
 from gateway.core.reasons import REASONS
 from gateway.doors.mcp.results import result_of
 from tests.doors.mcp.stage import DONE, LEFT
@@ -72,7 +73,7 @@ def test_a_refusal_without_a_run_has_no_budget_to_tell():
 
 
 def test_a_held_call_is_no_error_and_says_that_nothing_was_executed():
-    result = result_of(Held("call_1_1", "hold_1_1", 1_795_960_800_000, "It needs finance.", LEFT))
+    result = result_of(Held("call_1_1", "hold_1_1", 1_795_960_800_000, "approval.required", "It needs finance.", LEFT))
     text, data = result["content"][0]["text"], result["structuredContent"]
     assert (result["isError"], data["status"], data["hold"]["hold"], data["call"]) == (False, "held", "hold_1_1", "call_1_1")
     assert all(part in text for part in ("It needs finance.", REASONS["approval.required"].hint))
@@ -84,10 +85,9 @@ def test_a_held_call_is_no_error_and_says_that_nothing_was_executed():
     ("reply", "status", "reason"),
     [
         (Busy("call_1_1", LEFT), "admitted", "call.in_flight"),
-        (Doubt("call_1_1", "Nobody knows.", LEFT), "in_doubt", "call.in_doubt"),
+        (Doubt("call_1_1", in_doubt("Nobody knows."), LEFT), "in_doubt", "call.in_doubt"),
         (Failed("call_1_1", Outcome("failed", "tool.timeout", "No answer in 5 s."), LEFT), "failed", "tool.timeout"),
         (Failed("call_1_1", Outcome("cancelled", "call.cancelled", "Cancelled."), LEFT), "cancelled", "call.cancelled"),
-        (Failed("call_1_1", Outcome("failed"), LEFT), "failed", "tool.error"),
     ],
 )
 def test_without_a_result_there_is_an_error_with_the_call_s_state(reply, status, reason):

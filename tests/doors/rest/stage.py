@@ -39,6 +39,7 @@ tools:
   - tool: crm.get_*
     effect: read_only
   - tool: crm.update_note
+    as: note
     effect: idempotent_write
     arguments: {bind: {tenant: principal.claims.tenant}}
   - tool: billing.refund
@@ -146,6 +147,12 @@ async def opened(client: httpx.AsyncClient, **asked: Any) -> str:
     return response.json()["run"]  # type: ignore[no-any-return]
 
 
+def door(engine: Engine) -> RestDoor:
+    """The door of an engine, for the principals of KEYS."""
+    keys = [(hashlib.sha256(key.encode()).hexdigest(), principal) for key, principal in KEYS.items()]
+    return RestDoor(engine, Authenticator(keys, [b"s" * 32], SystemClock()), Names(engine.catalog), _ready, "0")
+
+
 @asynccontextmanager
 async def stage(folder: Path, policy: str = POLICY, shelf: Shelf | None = None) -> AsyncIterator[Stage]:
     (folder / "policies").mkdir()
@@ -154,11 +161,10 @@ async def stage(folder: Path, policy: str = POLICY, shelf: Shelf | None = None) 
     ledger = SqliteLedger(folder / "gateway.db", empty=streams.empty, evolve=streams.evolve, clock=clock)
     shelf = shelf or shop()
     engine = Engine(ledger, shelf, load_policies(folder / "policies"), clock, SystemIds(clock, b"s" * 32))
-    keys = [(hashlib.sha256(key.encode()).hexdigest(), principal) for key, principal in KEYS.items()]
     await ledger.open()
     await engine.start()
     try:
-        yield Stage(RestDoor(engine, Authenticator(keys, [b"s" * 32], clock), Names(shelf), _ready, "0"), engine, shelf)
+        yield Stage(door(engine), engine, shelf)
     finally:
         await engine.stop(1000)
         await ledger.close()

@@ -150,4 +150,5 @@ async def test_tools_are_listed_in_each_providers_form_without_what_is_injected(
         assert openai[1]["function"]["parameters"] == plain[1]["inputSchema"]
         anthropic = (await bot.get(f"/v1/runs/{run}/tools?format=anthropic")).json()["tools"]
         assert (anthropic[1]["name"], anthropic[1]["input_schema"]) == ("crm__get_order", plain[1]["inputSchema"])
+        assert [openai[2]["function"]["name"], anthropic[2]["name"], plain[2]["name"]] == ["note", "note", "crm.update_note"]
         assert (await bot.get(f"/v1/runs/{run}/tools?format=xml")).status_code == 400
