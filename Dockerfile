@@ -3,7 +3,7 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md ./
 COPY gateway gateway
-RUN python -m venv /opt/gateway && /opt/gateway/bin/pip install --no-cache-dir .
+RUN python -m venv /opt/gateway && /opt/gateway/bin/pip install --no-cache-dir '.[postgres]'
 
 FROM python:3.12-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/gateway gateway

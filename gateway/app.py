@@ -68,7 +68,7 @@ class App:
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())
         self._mcp = McpDoor(self.engine, authenticate, names, keys, clock, server_info={"name": "tool-call-gateway", "version": own_version()})
         known = is_loopback(settings.listen.host) and not settings.behind_proxy
-        self._doors = OwnHostOnly(self._route, frozenset({settings.listen.host}) if known else None)
+        self._doors = OwnHostOnly(self._route, frozenset({settings.listen.host, *settings.hosts}) if known or settings.hosts else None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

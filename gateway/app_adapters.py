@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,8 +15,11 @@ from gateway.ledger.sqlite import SqliteLedger
 from gateway.policy.schema_index import ShapeError
 from gateway.policy.shapes import compile_shape
 from gateway.ports import Clock, Ledger, PolicyError, Upstream
+from gateway.secret import Secret
 from gateway.settings import (
+    AuthSettings,
     CommandSettings,
+    CommandToolSettings,
     HttpSettings,
     HttpToolSettings,
     KeySettings,
@@ -26,12 +30,22 @@ from gateway.settings import (
     UpstreamSettings,
 )
 from gateway.settings_document import is_loopback
-from gateway.upstreams.catalog import Catalog
+from gateway.source import SourceError
+from gateway.upstreams.catalog import Catalog, CompileShape
+from gateway.upstreams.command import CommandTool, CommandUpstream
+from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http import HttpUpstream
 from gateway.upstreams.http_request import HttpTool
 from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_stdio import McpStdio
+from gateway.upstreams.oauth import Tokens
+from gateway.upstreams.openapi import Api, read_api
 from gateway.upstreams.pins import Pins
+
+_REMARKS = 20
+"""Of one document, that are logged."""
+
+log = logging.getLogger("gateway")
 
 
 def refuse_unusable(settings: Settings) -> None:
@@ -52,10 +66,6 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "limits.quotas": any(limit.quotas for limit in settings.limits),
         "notify": settings.notify.webhook or settings.notify.apprise,
     }
-    kinds = {OpenApiSettings: "openapi", CommandSettings: "command"}
-    for one in settings.upstreams:
-        kind = kinds.get(type(one.origin))
-        absent[f"upstreams.{one.name} ({kind})"] = kind
     yield from (f"{name}: this version can't do that yet; take it out" for name, asked in absent.items() if asked)
 
 
@@ -79,27 +89,67 @@ def _postgres() -> Callable[..., StoreLedger]:
 
 
 def catalog(settings: Settings, ledger: Ledger | None = None) -> Catalog:
-    """Without a ledger nothing is held against what was accepted."""
+    """Without a ledger nothing is held against what was accepted. Raises PolicyError for an OpenAPI document that can't be used."""
     own = frozenset(one.name for one in settings.upstreams if not isinstance(one.origin, McpCommandSettings | McpUrlSettings))
-    return Catalog([_upstream(one) for one in settings.upstreams], _shape, Pins(ledger, own) if ledger is not None else None)
+    return Catalog([_upstream(one) for one in settings.upstreams], shape, Pins(ledger, own) if ledger is not None else None)
 
 
 def _upstream(one: UpstreamSettings) -> Upstream:
     origin = one.origin
     if isinstance(origin, HttpSettings):
-        headers = {name: secret.reveal() for name, secret in one.headers.items()}
-        return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], headers)
+        return HttpUpstream(one.name, origin.base_url, [_http_tool(tool) for tool in origin.tools], credentials(one.auth))
     if isinstance(origin, McpUrlSettings):
-        return McpHttp(one.name, origin.url, {name: secret.reveal() for name, secret in one.headers.items()})
+        return McpHttp(one.name, origin.url, credentials(one.auth))
+    if isinstance(origin, OpenApiSettings):
+        return _openapi(one, origin)
+    if isinstance(origin, CommandSettings):
+        return CommandUpstream(one.name, [_command_tool(tool) for tool in origin.tools])
     assert isinstance(origin, McpCommandSettings), "refuse_unusable comes first"
-    return McpStdio(one.name, origin.argv, env={name: secret.reveal() for name, secret in origin.env.items()}, cwd=origin.folder)
+    return McpStdio(one.name, origin.argv, env=_revealed(origin.env), cwd=origin.folder)
+
+
+def _openapi(one: UpstreamSettings, origin: OpenApiSettings) -> HttpUpstream:
+    shown = credentials(one.auth)
+    try:
+        api = read_document(origin, shown, str(origin.document))
+    except SourceError as error:
+        raise PolicyError(str(error)) from None
+    for remark in api.remarks[:_REMARKS]:
+        log.warning("upstream %s: %s", one.name, remark)
+    if len(api.remarks) > _REMARKS:
+        log.warning("upstream %s: %d remarks more; `gateway check` shows them all", one.name, len(api.remarks) - _REMARKS)
+    return HttpUpstream(one.name, api.base_url, api.operations, shown)
+
+
+def read_document(origin: OpenApiSettings, shown: Credentials, name: str, judge: CompileShape | None = None) -> Api:
+    """An upstream's document; `name` is what remarks call the file. Raises SourceError."""
+    chosen = {"include": origin.include, "exclude": origin.exclude}
+    return read_api(origin.document, name, base_url=origin.base_url, **chosen, credentials=shown, judge=judge)
+
+
+def credentials(auth: AuthSettings) -> Credentials:
+    oauth = auth.oauth
+    tokens = None
+    if oauth is not None:
+        client = oauth.client_id.reveal(), oauth.client_secret.reveal()
+        tokens = Tokens(oauth.token_url, *client, scope=oauth.scope, audience=oauth.audience, in_body=oauth.in_body)
+    return Credentials(_revealed(auth.headers), _revealed(auth.query), tokens)
+
+
+def _revealed(secrets: Mapping[str, Secret]) -> dict[str, str]:
+    return {name: secret.reveal() for name, secret in secrets.items()}
 
 
 def _http_tool(tool: HttpToolSettings) -> HttpTool:
     return HttpTool(**{name: getattr(tool, name) for name in HttpTool.__dataclass_fields__})
 
 
-def _shape(schema: Mapping[str, Json]) -> Shape | str:
+def _command_tool(tool: CommandToolSettings) -> CommandTool:
+    known = {name: getattr(tool, name) for name in CommandTool.__dataclass_fields__}
+    return CommandTool(**{**known, "env": _revealed(tool.env)})
+
+
+def shape(schema: Mapping[str, Json]) -> Shape | str:
     try:
         return compile_shape(schema)
     except ShapeError as wrong:

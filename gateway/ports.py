@@ -232,7 +232,7 @@ class Upstream(Protocol):
     async def close(self) -> None: ...
 
     async def tools(self) -> Sequence[Mapping[str, Json]]:
-        """The definitions as the upstream gives them (MCP tool shape). Raises UpstreamFault."""
+        """The definitions as the upstream gives them (MCP tool shape); the same sequence until one changes. Raises UpstreamFault."""
 
     async def send(self, dispatch: Dispatch) -> Answer:
         """One attempt; never retries by itself. Raises UpstreamFault, always with a kind of `core.outcomes`.

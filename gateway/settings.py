@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.core.model import Principal
 from gateway.secret import Secret
+from gateway.settings_auth import AuthSettings, OAuthSettings
 from gateway.settings_document import Document, Section, host_and_port, http_url, is_loopback
 from gateway.settings_schema import PERIODS, SETTINGS_SCHEMA
 from gateway.settings_secrets import REFERENCE
@@ -33,6 +34,7 @@ from gateway.source import Mistake, Position, SourceError, duration_ms, read_and
 
 __all__ = [
     "SETTINGS_SCHEMA",
+    "AuthSettings",
     "CommandSettings",
     "CommandToolSettings",
     "HttpSettings",
@@ -45,6 +47,7 @@ __all__ = [
     "McpCommandSettings",
     "McpUrlSettings",
     "NotifySettings",
+    "OAuthSettings",
     "OpenApiSettings",
     "QuotaSettings",
     "RoleSettings",
@@ -161,7 +164,7 @@ class NotifySettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole of gateway.yaml. An empty `secret` means: make one for this process, and say so."""
+    """The whole of gateway.yaml. An empty `secret` means: make one for this process, and say so. `hosts`: in lower case."""
 
     listen: ListenSettings
     ledger: LedgerSettings
@@ -177,6 +180,7 @@ class Settings:
     stop_grace_ms: int
     tls: TlsSettings | None
     behind_proxy: tuple[str, ...]
+    hosts: tuple[str, ...]
 
     def limits_of(self, principal: Principal) -> LimitSettings:
         """The first entry `for` this principal or one of its groups, else the general one."""
@@ -216,6 +220,7 @@ def _settings(root: Section) -> Settings:
         stop_grace_ms=root.convert("stop_grace", duration_ms, 10_000),
         tls=_tls(root),
         behind_proxy=_behind_proxy(root),
+        hosts=tuple(map(str.lower, root.get("hosts", ()))) if root.sound("hosts") else (),
     )
 
 

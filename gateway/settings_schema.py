@@ -15,8 +15,8 @@ SECRETS = re.compile(
         (
             "/ledger",
             "/secret/[0-9]+",
-            "/upstreams/[^/]+/auth/(bearer|basic/password|headers/[^/]+)",
-            "/upstreams/[^/]+/(mcp|command)/env/[^/]+",
+            "/upstreams/[^/]+/auth/(bearer|basic/password|api_key/value|oauth/client_(id|secret)|headers/[^/]+)",
+            "/upstreams/[^/]+/(mcp|command|command/tools/[0-9]+)/env/[^/]+",
             "/notify/(webhook/(url|secret)|apprise/[0-9]+)",
         )
     )
@@ -37,6 +37,11 @@ _REFERENCE = {
     "description": "a reference to a secret: ${env:NAME} or ${file:path}",
 }
 _HEADER = {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$", "description": "the name of a header"}
+_HOST = {
+    "type": "string",
+    "pattern": "^([A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*|[0-9A-Fa-f]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$",
+    "description": "a name or an address without a port, such as gateway.example.com",
+}
 _SELECTOR = {
     "type": "string",
     "pattern": r"^[^:\s]+:\S+$",
@@ -91,28 +96,52 @@ _HTTP_TOOL = _mapping(
     "name", "description", "method", "path", "input_schema",
 )  # fmt: skip
 
-_COMMAND_TOOL = _mapping({**_TOOL, "argv": _list(_TEXT, minItems=1)}, "name", "argv", "input_schema")
+_COMMAND_TOOL = _mapping(
+    {
+        **_TOOL,
+        "argv": _list(_TEXT, minItems=1),
+        "stdin": {"enum": ["none", "json"]},
+        "cwd": _TEXT,
+        "env": _VARIABLES,
+        "ok_codes": _list({"type": "integer", "minimum": 0, "maximum": 255, "description": "an exit code, 0 to 255"}, minItems=1),
+    },
+    "name", "argv", "input_schema",
+)  # fmt: skip
 
 _AUTH = _mapping(
     {
         "bearer": _REFERENCE,
-        "basic": _mapping({"username": {"type": "string", "pattern": "^[^:]+$"}, "password": _REFERENCE}, "username", "password"),
+        "basic": _mapping({"user": {"type": "string", "pattern": "^[^:]+$"}, "password": _REFERENCE}, "user", "password"),
+        "api_key": _mapping({"header": {"type": "string", **_HEADER}, "query": _TEXT, "value": _REFERENCE}, "value"),
+        "oauth": _mapping(
+            {
+                "token_url": _TEXT,
+                "client_id": _HIDDEN,
+                "client_secret": _REFERENCE,
+                "client_auth": {"enum": ["basic", "body"]},
+                "scope": _TEXT,
+                "audience": _TEXT,
+            },
+            "token_url", "client_id", "client_secret",
+        ),
         "headers": {"type": "object", "minProperties": 1, "propertyNames": _HEADER, "additionalProperties": _REFERENCE},
     },
     minProperties=1,
-)
+)  # fmt: skip
 
 _OPERATION = {
     "type": "string",
-    "pattern": r"^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|\*) /\S*$",
-    "description": 'a method and a path, such as "GET /orders/*"',
+    "pattern": r"^((GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS|\*) /\S*|tag:.+|[^\s/:][^\s:]*)$",
+    "description": 'a method and a path, such as "GET /orders/*", or tag:NAME, or an operationId; * stands for anything',
 }
 
 _UPSTREAM = _mapping(
     {
         "mcp": _mapping({"url": _TEXT, "command": _list(_TEXT, minItems=1), "env": _VARIABLES}),
         "http": _mapping({"base_url": _TEXT, "tools": _list(_HTTP_TOOL, minItems=1)}, "base_url", "tools"),
-        "openapi": _mapping({"document": _TEXT, "base_url": _TEXT, "include": _list(_OPERATION, minItems=1)}, "document", "base_url"),
+        "openapi": _mapping(
+            {"document": _TEXT, "base_url": _TEXT, "include": _list(_OPERATION, minItems=1), "exclude": _list(_OPERATION, minItems=1)}, "document"
+        ),
         "command": _mapping({"tools": _list(_COMMAND_TOOL, minItems=1), "env": _VARIABLES}, "tools"),
         "auth": _AUTH,
     }
@@ -170,6 +199,7 @@ SETTINGS_SCHEMA: dict[str, Any] = {
             "stop_grace": DURATION_SCHEMA,
             "tls": _mapping({"cert": _TEXT, "key": _TEXT}, "cert", "key"),
             "behind_proxy": _list(_TEXT, minItems=1),
+            "hosts": _list(_HOST, minItems=1),
         }
     ),
 }

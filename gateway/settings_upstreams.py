@@ -5,7 +5,6 @@ A kind that this version can't run is described all the same; whoever builds the
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.secret import Secret
+from gateway.settings_auth import FRAMING, AuthSettings, auth
 from gateway.settings_document import Section, http_url
 from gateway.source import duration_ms
 
@@ -20,10 +20,8 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 _SEGMENT = re.compile(r"\{[^{}]+\}|(?!\.\.?$)[A-Za-z0-9._~!$&'()*+,;=:@-]+")
 _ARGUMENT = re.compile(r"\{args\.([^{}]+)\}")
-_FRAMING = frozenset(
-    ["connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
-)
-"""Headers that belong to the connection or the message's framing."""
+_SHELL = re.compile(r"(.*/)?(ba|da|z|k|a|c|tc|fi)?sh")
+_SCRIPT = re.compile(r"-[a-z]*c[a-z]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +73,32 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class OpenApiSettings:
-    """Operations of an OpenAPI document as tools; an empty `include` takes all, else `METHOD /path` patterns do."""
+    """Operations of an OpenAPI document as tools; an empty `include` takes all. Without `base_url` the document's own server is asked."""
 
     document: Path
-    base_url: str
+    base_url: str | None = None
     include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandToolSettings(ToolSettings):
-    """One program; `{args.NAME}` in `argv` after the first word stands for an argument."""
+    """One program; `{args.NAME}` in `argv` after the first word stands for an argument. It runs in `cwd`.
+
+    `sends_json`: all arguments go to its stdin as a JSON object. `ok_codes`: exit codes that are no error. `env`: the upstream's and its own."""
 
     argv: tuple[str, ...]
+    cwd: Path
+    sends_json: bool = False
+    ok_codes: frozenset[int] = frozenset({0})
+    env: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSettings:
-    """Command tools that run in `folder`, the settings file's, with `env` added to a minimal environment."""
+    """Programs, each called with a minimal environment."""
 
     tools: tuple[CommandToolSettings, ...]
-    folder: Path
-    env: Mapping[str, Secret] = field(default_factory=dict)
 
 
 Origin = McpUrlSettings | McpCommandSettings | HttpSettings | OpenApiSettings | CommandSettings
@@ -103,11 +106,11 @@ Origin = McpUrlSettings | McpCommandSettings | HttpSettings | OpenApiSettings | 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
-    """One upstream. `headers`: the gateway's own credentials, sent with every request and by no one else."""
+    """One upstream. `auth`: the gateway's own credentials, sent with every request and by no one else."""
 
     name: str
     origin: Origin
-    headers: Mapping[str, Secret] = field(default_factory=dict)
+    auth: AuthSettings = field(default_factory=AuthSettings)
 
 
 def upstreams(root: Section) -> tuple[UpstreamSettings, ...]:
@@ -122,38 +125,13 @@ def _upstream(name: str, upstream: Section) -> UpstreamSettings | None:
     if len(kinds) != 1:
         upstream.report(f"an upstream is exactly one of {', '.join(_ORIGINS)}; here stands {' and '.join(kinds) or 'none'}")
         return None
-    headers = _credentials(upstream)
+    credentials = auth(upstream)
     if upstream.get(kinds[0]) is None:
         return None
     origin = _ORIGINS[kinds[0]](upstream.section(kinds[0]))
     if "auth" in upstream.members and isinstance(origin, McpCommandSettings | CommandSettings):
         upstream.report("auth is for upstreams that are called over HTTP; a program gets its secrets by env", "auth")
-    return UpstreamSettings(name, origin, headers)
-
-
-def _credentials(upstream: Section) -> dict[str, Secret]:
-    auth = upstream.section("auth")
-    headers: dict[str, Secret] = {}
-    for steps, name, secret in _headers(auth) if upstream.sound("auth") else ():
-        if name in headers:
-            auth.report(f"the header {name} is set twice", *steps)
-        elif name in _FRAMING:
-            auth.report(f"the header {name} can't be set", *steps)
-        elif not re.fullmatch("[!-~]([ -~]*[!-~])?", secret.reveal()):
-            auth.report("what the reference leads to can't stand in a header: only printable ASCII can", *steps)
-        headers[name] = secret
-    return headers
-
-
-def _headers(auth: Section) -> Iterator[tuple[tuple[str, ...], str, Secret]]:
-    """Where each credential stands, the lower-case name of its header, and the header's value."""
-    if bearer := auth.get("bearer"):
-        yield ("bearer",), "authorization", Secret(f"Bearer {bearer.reveal()}")
-    if basic := auth.get("basic"):
-        pair = f"{basic['username']}:{basic['password'].reveal()}"
-        yield ("basic",), "authorization", Secret(f"Basic {base64.b64encode(pair.encode()).decode()}")
-    for name, secret in auth.get("headers", {}).items():
-        yield ("headers", name), name.lower(), secret
+    return UpstreamSettings(name, origin, credentials)
 
 
 # ---- origins ------------------------------------------------------------------------------------------------------------
@@ -175,11 +153,12 @@ def _http(http: Section) -> Origin:
 
 def _openapi(openapi: Section) -> Origin:
     document = openapi.document.folder / openapi.get("document", "")
-    return OpenApiSettings(document, _base_url(openapi), tuple(openapi.get("include", ())))
+    base_url = _base_url(openapi) if "base_url" in openapi.members else None
+    return OpenApiSettings(document, base_url, tuple(openapi.get("include", ())), tuple(openapi.get("exclude", ())))
 
 
 def _command(command: Section) -> Origin:
-    return CommandSettings(tuple(_command_tool(tool) for tool in _tools(command)), command.document.folder, command.get("env", {}))
+    return CommandSettings(tuple(_command_tool(tool, command.get("env", {})) for tool in _tools(command)))
 
 
 _ORIGINS: dict[str, Callable[[Section], Origin]] = {"mcp": _mcp, "http": _http, "openapi": _openapi, "command": _command}
@@ -222,7 +201,7 @@ def _http_tool(tool: Section) -> HttpToolSettings:
         tool.report(f"{method} sends no body; name the arguments under query", "body")
     headers = tool.get("headers", {})
     for name in headers:
-        if name.lower() in _FRAMING | {"authorization", "content-type"}:
+        if name.lower() in FRAMING | {"authorization", "content-type"}:
             tool.report(f"the header {name} can't be set here; credentials belong under auth", "headers", name)
     return HttpToolSettings(**_common(tool), method=method, path=tool.members["path"], query=query, sends_body=sends_body, headers=headers)
 
@@ -260,12 +239,20 @@ def _check_arguments(tool: Section, in_path: list[str], query: Sequence[str]) ->
             tool.report(message, "input_schema", "properties", name)
 
 
-def _command_tool(tool: Section) -> CommandToolSettings:
+def _command_tool(tool: Section, env: Mapping[str, Secret]) -> CommandToolSettings:
     argv, known = tool.members["argv"], tool.members["input_schema"].get("properties", {})
+    sends_json, used = tool.get("stdin") == "json", set[str]()
     for index, word in enumerate(argv):
-        for name in _ARGUMENT.findall(word):
-            if index == 0:
-                tool.report("the program itself can't come from an argument", "argv", index)
-            elif name not in known:
-                tool.report(f"the argument {name} is no property of input_schema", "argv", index)
-    return CommandToolSettings(**_common(tool), argv=tuple(argv))
+        used |= (names := set(_ARGUMENT.findall(word)))
+        if names and index == 0:
+            tool.report("the program itself can't come from an argument", "argv", index)
+        elif names and _SCRIPT.fullmatch(argv[index - 1]) and any(_SHELL.fullmatch(word) for word in argv[: index - 1]):
+            tool.report('an argument is no part of a shell\'s script; write "$1" there, and the argument as a word behind it', "argv", index)
+        elif names - known.keys():
+            tool.report(f"the argument {min(names - known.keys())} is no property of input_schema", "argv", index)
+    for name in known.keys() - used if not sends_json else ():
+        tool.report(f"the argument {name} goes nowhere: name it in argv, or write stdin: json", "input_schema", "properties", name)
+    return CommandToolSettings(
+        **_common(tool), argv=tuple(argv), sends_json=sends_json, cwd=tool.document.folder / tool.get("cwd", ""),
+        ok_codes=frozenset(tool.get("ok_codes", [0])), env={**env, **tool.get("env", {})},
+    )  # fmt: skip

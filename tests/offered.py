@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.app_adapters import _shape
+from gateway.app_adapters import shape
 from gateway.core import streams
 from gateway.core.model import Principal
 from gateway.engine import Caller, Engine
@@ -80,7 +80,7 @@ async def offered(folder: Path, *definitions: dict[str, Any]) -> AsyncIterator[O
     ledger = WilfulLedger(folder / "gateway.db", empty=streams.empty, evolve=streams.evolve, clock=clock)
     ledger.joins, ledger.watches = asyncio.Queue(), asyncio.Queue()
     await ledger.open()
-    catalog = Catalog([shop], _shape, Pins(ledger), refresh_s=0.02)
+    catalog = Catalog([shop], shape, Pins(ledger), refresh_s=0.02)
     engine = Engine(ledger, catalog, load_policies(folder), clock, SystemIds(clock, b"s" * 32))
     await catalog.open()
     try:

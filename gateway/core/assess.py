@@ -13,6 +13,7 @@ from typing import TypeVar
 from gateway.core.canonical import canonical, fingerprint
 from gateway.core.guards.approval import asks
 from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFacts, Stage
+from gateway.core.guards.result import kept_aside
 from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
 from gateway.core.policy import PolicySet, ToolRule
 
@@ -150,7 +151,8 @@ def _value(path: str, arguments: Json) -> str:
 
 
 def review(rule: ToolRule, outcome: Outcome) -> Outcome:
-    """RESULT: what of an answer may be recorded and seen. A guard that raises, or objects, replaces the result by a readable note."""
+    """RESULT: what of an answer may be recorded and seen. A guard that raises, or objects, replaces the result by a readable note; one that
+    is only too long, and that no guard has to look into, is kept whole beside it."""
     if outcome.result is None:
         return outcome
     result, reason, state = outcome.result, outcome.reason, outcome.state
@@ -164,5 +166,7 @@ def review(rule: ToolRule, outcome: Outcome) -> Outcome:
             result = after
             if finding is not None:
                 reason, state = finding.reason, "failed" if state == "succeeded" else state
+    if reason == "result.too_large" and not any(place.guard.inspects and not place.shadow for place in rule.stages[Stage.RESULT]):
+        return outcome.but(result=kept_aside(outcome.result), reason=reason, whole=outcome.result)
     same = result is outcome.result and reason == outcome.reason and state == outcome.state
     return outcome if same else outcome.but(result=result, reason=reason, state=state)

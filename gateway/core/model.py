@@ -190,7 +190,8 @@ class Outcome:
     """What one attempt came to. `state` is the call's next state: succeeded, failed, cancelled or in_doubt.
 
     `not_applied`: the upstream surely did nothing (frees the key). `answered`: the upstream gave a definite answer, `result`.
-    `retry`: another attempt under the same key may help, after `retry_after_ms` if the upstream named a time.
+    `retry`: another attempt under the same key may help, after `retry_after_ms` if the upstream named a time. `whole`: what the tool really
+    answered where that was too long to be shown, and `result` is a note in its place.
     """
 
     state: str
@@ -202,6 +203,7 @@ class Outcome:
     not_applied: bool = False
     retry: bool = False
     retry_after_ms: int | None = None
+    whole: Mapping[str, Json] | None = None
 
     def but(self, **changes: Any) -> Self:
         return replace(self, **changes)

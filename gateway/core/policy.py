@@ -17,6 +17,7 @@ from gateway.core.model import Effect, Finding, Limits, Principal
 
 _EFFECTS = list(Effect)
 _REMEMBERED = 2_000
+MOST_READ = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,14 @@ class ToolRule:
     listed_as: str | None = None
     """The short name of its tool, `*` for the tool's own (`core.naming`); None: the prefixed one."""
     stages: Mapping[Stage, tuple[Placed, ...]] = field(init=False, repr=False, compare=False)
+    read_bytes: int = field(init=False, repr=False, compare=False)
+    """How much of an answer is read at all."""
 
     def __post_init__(self) -> None:
         stages = {stage: tuple(p for p in self.guards if p.guard.stage is stage) for stage in Stage}
         object.__setattr__(self, "stages", stages)
+        wanted = [place.guard.read_bytes for place in stages[Stage.RESULT] if not place.shadow]
+        object.__setattr__(self, "read_bytes", min([one for one in wanted if one is not None] + [MOST_READ]))
 
     def speaks_about(self, tool: str) -> bool:
         return fnmatchcase(tool, self.tool)

@@ -95,7 +95,7 @@ REASONS: dict[str, Reason] = _rows(
     Reason("call.not_in_doubt", 409, False, "Not in doubt", "Look at the call's state; nothing was changed."),
     Reason("call.not_applied", 409, True, "Did not happen", "It was found out that nothing was executed; call again if it is still wanted."),
     Reason("call.cancelled", 409, False, "Cancelled", "It was cancelled; go on without its result."),
-    Reason("result.too_large", 200, False, "Result too large", "The tool ran; ask for less of the result."),
+    Reason("result.too_large", 200, False, "Result too large", "The tool ran; read the whole by the link, if there is one, or ask for less."),
     Reason("result.unread", 502, False, "Answer too long to read", "The tool ran, but the gateway didn't read all of its answer; ask for less."),
     Reason("result.invalid", 200, False, "Result not as promised", "The tool ran, but its answer is not usable; don't repeat a write."),
     Reason("result.expired", 410, False, "Result erased", "It was executed once; its result is no longer kept, and it isn't executed again."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -24,6 +25,7 @@ from gateway.ports import Clock, RequestFault
 RUN_TOKEN = "gwr."
 """How run tokens begin; API keys never do."""
 _MAX_BEARER = 1024
+_HOST = re.compile(r"(?:([a-z0-9._-]+)|\[([0-9a-f:.]+)\])(?::[0-9]{0,5})?")
 
 
 class Authenticator:
@@ -86,7 +88,7 @@ def _unknown(message: str) -> RequestFault:
 class OwnHostOnly:
     """ASGI middleware against DNS rebinding and foreign pages (DESIGN §12).
 
-    `hosts`: the names that Host may give, loopback's always among them; None where the gateway can't know its names (behind a proxy, or
+    `hosts`: the names that Host may give, in lower case, loopback's always among them; None where nobody said them (behind a proxy, or
     reachable from outside, where keys are required). An Origin, which only browsers send, must be the Host that was asked.
     """
 
@@ -114,14 +116,15 @@ class OwnHostOnly:
         return None
 
     def _is_own(self, host: str) -> bool:
-        return self._hosts is None or _name(host) in self._hosts or _is_loopback(_name(host))
+        name = _name(host)
+        return name is not None and (self._hosts is None or name in self._hosts or _is_loopback(name))
 
 
-def _name(host: str) -> str:
-    """A Host header's name without its port; an IPv6 address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+@lru_cache(256)
+def _name(host: str) -> str | None:
+    """A Host header's name without its port, an IPv6 address without its brackets; None for what is no host at all."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]) if found else None
 
 
 @lru_cache(256)

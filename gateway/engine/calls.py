@@ -34,7 +34,7 @@ from gateway.core.reasons import reason
 from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
-from gateway.engine.desk import stopping
+from gateway.engine.desk import fault, stopping
 from gateway.engine.errands import Errands
 from gateway.engine.flights import Flight, Landed
 from gateway.engine.inquiry import Answers
@@ -214,8 +214,7 @@ class Calls(Errands):
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
         if result is None:
-            gone = Finding("repeats", "result.expired", f"{record.id} was executed once; its result is no longer kept.")
-            return Refused(record.id, (gone,), left)
+            return Refused(record.id, (_expired(f"{record.id} was executed once; its result is no longer kept."),), left)
         text = (message or _REPLAYED).format(call=record.id)
         return Completed(record.id, record.state, result, left, record.reason, True, text, await self._differences(command, record))
 
@@ -239,6 +238,14 @@ class Calls(Errands):
             record = (await self.ledger.state(stream_of(run))).calls[call]
         return await self._as_it_stands(wish, record)
 
+    async def kept_aside(self, who: Caller, run: str, key: str) -> Json:
+        """A result that was too long to be shown, by the key in its note. Raises RequestFault: run.unknown, result.expired."""
+        await self.seen(who, run)
+        value = await self.value(stream_of(run), key)
+        if value is None:
+            raise fault(_expired(f"Run {run} keeps no result {key[:100]!r}, or no more."))
+        return value
+
     async def _as_it_stands(self, wish: Wish, record: CallRecord) -> Reply:
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)
@@ -257,6 +264,10 @@ _REPLAYED = (
 _JOINED = "The same call was running already ({call}); this is its result, nothing was executed twice."
 _ELSEWHERE = "Another process of the gateway went on with {call}; this is its result."
 _RECORDED = "Recorded result of {call}."
+def _expired(message: str) -> Finding:
+    return Finding("repeats", "result.expired", message)
+
+
 _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
 _ABANDONED = "It was sent, and it could not be found out whether it took effect. It will not be sent again."
 

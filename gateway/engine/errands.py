@@ -66,7 +66,7 @@ class Errands(Flights):
         arguments = await self._arguments(record) if record.effect is not Effect.NON_IDEMPOTENT else {}
         if rule is None or arguments is None:
             probe = rule.probe if rule is not None else None
-            return settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None, probe), None
+            return settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None, probe=probe), None
         return settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None), arguments
 
     async def _done(self, record: CallRecord, step: Decide[str]) -> CallRecord:

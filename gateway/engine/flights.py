@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway.core.assess import review
 from gateway.core.decide import settle
+from gateway.core.guards.result import linked
 from gateway.core.model import Effect, Json, Outcome, Payload, Tool
 from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
@@ -172,7 +173,7 @@ class Flights(Desk):
 
     async def _fly(self, flight: Flight) -> Landed:
         while True:
-            outcome = flight.outcome = review(flight.rule, standing(flight.stands, await self._attempt(flight)))
+            outcome = flight.outcome = self._linked(flight.record, review(flight.rule, standing(flight.stands, await self._attempt(flight))))
             if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
             wait = await self._wait(flight, outcome)
@@ -218,6 +219,7 @@ class Flights(Desk):
         dispatch = Dispatch(
             tool, flight.arguments, record.key, idempotency.send_as, record.deadline_at, left, record.effect is Effect.NON_IDEMPOTENT,
             call=record.id, attempt=record.attempt, trace=flight.trace, client=flight.client,
+            max_bytes=flight.rule.read_bytes,
         )  # fmt: skip
         overdue = asyncio.get_running_loop().call_later((left + SAFETY_MS) / 1000, flight.overrun)
         try:
@@ -251,7 +253,15 @@ class Flights(Desk):
 
     def _settling(self, flight: Flight, outcome: Outcome) -> settle.SettleCommand:
         record = flight.record
-        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome), flight.rule.probe)
+        whole = None if outcome.whole is None else self.ids.seal(stream_of(record.run), outcome.whole)
+        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome), whole, flight.rule.probe)
+
+    def _linked(self, record: CallRecord, outcome: Outcome) -> Outcome:
+        """A result that is too long to be shown can still be had, unless another attempt may take its place."""
+        if outcome.whole is None or outcome.result is None or outcome.retry:
+            return outcome if outcome.whole is None else outcome.but(whole=None)
+        kept = self.ids.seal(stream_of(record.run), outcome.whole)
+        return outcome.but(result=linked(outcome.result, record.run, record.id, kept.hash, len(kept.data)))
 
     async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
         record, result = flight.record, self._sealed(flight.record, outcome)

@@ -15,22 +15,25 @@ from gateway.core.model import BudgetLeft, Effect, Json, Tool
 from gateway.core.naming import ShortNames, short_names
 from gateway.core.policy import PolicySet, ToolRule
 from gateway.engine.api import ListedTool
+from gateway.ports import Catalog
 
 
 class Naming:
-    """The short names of every policy set over the tools of now."""
+    """The short names of every policy set over the tools of now, and over those of upstreams that were not there yet: their names are theirs."""
 
     def __init__(self) -> None:
         self._tools: Sequence[Tool] = ()
         self._by_digest: dict[str, ShortNames] = {}
 
-    def of(self, tools: Sequence[Tool], policies: PolicySet) -> ShortNames:
-        """`tools`: what the catalog gives, which is the same sequence until something changes."""
+    def of(self, catalog: Catalog, policies: PolicySet) -> ShortNames:
+        tools = catalog.all()
         if tools is not self._tools:
             self._tools, self._by_digest = tools, {}
         found = self._by_digest.get(policies.digest)
         if found is None:
-            found = self._by_digest[policies.digest] = short_names(policies, [tool.name for tool in tools if tool.usable])
+            away = (name for name in catalog.pins() if catalog.away(name) is not None)
+            names = {*(tool.name for tool in tools if tool.usable), *away}
+            found = self._by_digest[policies.digest] = short_names(policies, names)
         return found
 
 

@@ -145,11 +145,10 @@ class Runs(Calls):
     async def tool_named(self, who: Caller, run: str, name: str) -> str | None:
         """The tool that the run's policy lists under this short name."""
         _, state = await self.seen(who, run)
-        return self._naming.of(self.catalog.all(), await self.governing(state.policy_digest)).tools.get(name)
+        return self._naming.of(self.catalog, await self.governing(state.policy_digest)).tools.get(name)
 
     def _listed(self, policies: PolicySet, left: BudgetLeft | None = None) -> list[ListedTool]:
-        tools = self.catalog.all()
-        return listed(tools, policies, self._naming.of(tools, policies), left)
+        return listed(self.catalog.all(), policies, self._naming.of(self.catalog, policies), left)
 
     async def _ran(self, run: str, decide: Any) -> RunView:
         answer, committed = await self.decide([stream_of(run)], decide)

@@ -81,9 +81,11 @@ def child(pointer: str, *steps: str | int) -> str:
     return pointer + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def read(file: str, text: bytes) -> Source:
-    """Read one file; `file` is the name that mistakes show. Raises SourceError with every mistake that could be found."""
-    reader = _Reader(file, _decoded(file, text))
+def read(file: str, text: bytes, *, max_bytes: int = MAX_BYTES, plain_keys: bool = False) -> Source:
+    """Read one file; `file` is the name that mistakes show. `plain_keys`: any plain key is text, as in `200:` (YAML's failsafe schema).
+
+    Raises SourceError with every mistake that could be found."""
+    reader = _Reader(file, _decoded(file, text, max_bytes), plain_keys)
     try:
         data = reader.document()
     except yaml.MarkedYAMLError as error:
@@ -100,9 +102,9 @@ _UNFIT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff0
 """What YAML doesn't print, and the breaks beyond JSON's (U+0085, U+2028, U+2029), which YAML 1.1 would fold into a space."""
 
 
-def _decoded(file: str, text: bytes) -> str:
-    if len(text) > MAX_BYTES:
-        raise SourceError([Mistake(Position(file, 1, 1), f"the file has {len(text)} bytes; at most {MAX_BYTES} are read")])
+def _decoded(file: str, text: bytes, max_bytes: int) -> str:
+    if len(text) > max_bytes:
+        raise SourceError([Mistake(Position(file, 1, 1), f"the file has {len(text)} bytes; at most {max_bytes} are read")])
     try:
         decoded = text.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -174,8 +176,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class _Reader:
     """Builds plain data from parse events; goes on after each mistake with something in the wrong value's place."""
 
-    def __init__(self, file: str, text: str) -> None:
-        self.file, self.text = file, text
+    def __init__(self, file: str, text: str, plain_keys: bool) -> None:
+        self.file, self.text, self.plain_keys = file, text, plain_keys
         self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
         self.mistakes: list[Mistake] = []
         self.positions: dict[str, Position] = {}
@@ -257,7 +259,7 @@ class _Reader:
             self.report(event, "a key must be text")
             self.skip(event)
             return "?"
-        if not isinstance(self.scalar(event, None), str):
+        if not (self.plain_keys and event.implicit[0]) and not isinstance(self.scalar(event, None), str):
             self.report(event, "a key must be text; put it in quotes")
         return str(event.value)
 

@@ -139,14 +139,16 @@ class Catalog:
     # ---- keeping up to date ---------------------------------------------------------------------------------------------
 
     async def _keep(self, upstream: Upstream, asked: asyncio.Event) -> None:
-        failures = 0
+        failures, taken = 0, None
         while True:
             try:
                 await upstream.open()
-                await self._take(upstream.name, await upstream.tools())
-                failures = 0
+                offered = await upstream.tools()
+                if offered is not taken:  # thousands of definitions take long to compare
+                    await self._take(upstream.name, offered)
+                failures, taken = 0, offered
             except UpstreamFault as fault:
-                failures += 1
+                failures, taken = failures + 1, None
                 self._note(upstream.name, fault.message)
             except LedgerFault as fault:
                 failures += 1

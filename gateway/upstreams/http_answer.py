@@ -24,10 +24,7 @@ _CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "iso-8859-1", "window
 
 def answer_of(status: int, headers: Mapping[str, str], body: bytes, tool: str) -> Answer:
     """`headers` find their names in any case. `tool`: the full name, for the URI of a binary body."""
-    result: dict[str, Json] = {"content": _content(status, headers, body, tool), "isError": status >= 300}
-    structured = _object(body)
-    if structured is not None:
-        result["structuredContent"] = structured
+    result = {"content": _content(status, headers, body, tool), "isError": status >= 300, **structured(body)}
     return Answer(result, status, retry_after_ms(headers) if status >= 400 else None)
 
 
@@ -37,12 +34,16 @@ def _content(status: int, headers: Mapping[str, str], body: bytes, tool: str) ->
         return [{"type": "text", "text": f"status {status}: a redirect to {location}, which is not followed"}]
     if not body:
         return [] if status < 300 else [{"type": "text", "text": f"status {status}, without a body"}]
-    kind = headers.get("Content-Type", "")
+    return [block(headers.get("Content-Type", ""), body, tool)]
+
+
+def block(kind: str, body: bytes, tool: str) -> dict[str, Json]:
+    """A body as content: of no kind in particular it is text if it is UTF-8."""
     text = _text(kind, body)
     if text is not None:
-        return [{"type": "text", "text": text}]
+        return {"type": "text", "text": text}
     resource = {"uri": f"tool:{tool}", "mimeType": kind or "application/octet-stream", "blob": base64.b64encode(body).decode()}
-    return [{"type": "resource", "resource": resource}]
+    return {"type": "resource", "resource": resource}
 
 
 def _text(content_type: str, body: bytes) -> str | None:
@@ -66,11 +67,11 @@ def _charset(content_type: str) -> str | None:
     return charset if textual and charset in _CHARSETS else None
 
 
-def _object(body: bytes) -> dict[str, Json] | None:
+def structured(body: bytes) -> dict[str, Json]:
+    """The member `structuredContent` of a result whose body is a JSON object; else nothing."""
     if not body.lstrip(b" \t\r\n").startswith(b"{"):
-        return None
+        return {}
     try:
-        value: dict[str, Json] = parse(body)
+        return {"structuredContent": parse(body)}
     except JsonError:
-        return None
-    return value
+        return {}

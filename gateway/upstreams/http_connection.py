@@ -196,16 +196,16 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         if self._whole:
-            return
+            return None
         if not self._status:
             self._fail("garbage", "an interim response has a body")
         self._room = MAX_HEAD
         if self._reader is not None:
-            self._read(self._reader, piece)
-            return
+            return self._read(self._reader, piece)
         self._body += piece
         if len(self._body) > self._max_bytes:
             self._end(too_large(self._status, self._max_bytes))
+        return None
 
     def _read(self, reader: Reader, piece: bytes) -> None:
         try:

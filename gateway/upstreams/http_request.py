@@ -14,11 +14,12 @@ from urllib.parse import quote, urlsplit
 
 from gateway.core.model import Json
 from gateway.ports import Dispatch
+from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_dial import Origin
-from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, unsendable
+from gateway.upstreams.sending import arguments_of, key_header, refuse_way, rfc3339, tool_definition, unsendable
 from gateway.wire.json import dumps
 
-_PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
+PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
@@ -29,9 +30,12 @@ _OWN_HEADERS: Final = {"user-agent": "tool-call-gateway", "accept": "*/*", "acce
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET: Final = re.compile(r"/[\x21\x22\x24-\x7e]*")
 _WITH_CONTENT: Final = frozenset({"POST", "PUT", "PATCH"})
-_FRAMING: Final = frozenset(
+_NO_HEADERS: Final[Mapping[str, str]] = {}
+FRAMING: Final = frozenset(
     ["connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"]
 )
+RESERVED: Final = FRAMING | _OWN_HEADERS.keys() | {*_DEADLINE}
+"""Headers that no argument sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +60,50 @@ class HttpTool:
 
     def definition(self) -> dict[str, Json]:
         """The tool in MCP's shape."""
-        optional = {"outputSchema": self.output_schema, "annotations": self.annotations}
-        required = {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
-        return required | {key: value for key, value in optional.items() if value}
+        return tool_definition(self.name, self.description, self.input_schema, self.output_schema, self.annotations)
+
+    def form(self, base_url: str, credentials: Credentials) -> Form:
+        """What makes this tool's requests. Raises ValueError for what can't be put into one; the message shows no secret."""
+        return Form(self, base_url, credentials)
 
 
 class Form:
     """A tool's request with blanks: what doesn't depend on the call is computed once."""
 
-    def __init__(self, tool: HttpTool, base_url: str, auth_headers: Mapping[str, str]) -> None:
+    def __init__(self, tool: HttpTool, base_url: str, credentials: Credentials = NONE) -> None:
         """Raises ValueError for what could end a line or a header, or takes the framing out of our hands. It names no secret."""
         origin = Origin.of(base_url)
         self._tool = tool
         self._base = urlsplit(base_url).path.rstrip("/")
         self._start = f"{_token(tool.method)} "
-        _target(self._base + _PLACEHOLDER.sub("x", tool.path))
-        self._in_path = _PLACEHOLDER.findall(tool.path)
-        fixed = {name: value for name, value in tool.headers.items() if not _PLACEHOLDER.fullmatch(value)}
+        _target(self._base + PLACEHOLDER.sub("x", tool.path))
+        self._in_path = PLACEHOLDER.findall(tool.path)
+        fixed = {name: value for name, value in tool.headers.items() if not PLACEHOLDER.fullmatch(value)}
         own = {"host": origin.authority, **_OWN_HEADERS} | ({"content-type": "application/json"} if tool.sends_body else {})
-        configured = own | _checked(fixed) | _checked(auth_headers)
+        configured = own | _checked(fixed) | _checked(credentials.headers)
+        reserved = configured.keys() | credentials.header_names
         blank = _checked({name: value[1:-1] for name, value in tool.headers.items() if name not in fixed})
-        self._in_headers = {name: argument for name, argument in blank.items() if name not in configured}
+        self._in_headers = {name: argument for name, argument in blank.items() if name not in reserved}
         self._placed = {*self._in_path, *tool.query, *blank.values()}
-        self._trace = [name for name in _TRACE if name not in configured]
-        self._taken = _FRAMING | configured.keys() | {*_DEADLINE}
+        self._trace = [name for name in _TRACE if name not in reserved]
+        self._taken = FRAMING | reserved | {*_DEADLINE}
         self._end = " HTTP/1.1\r\n" + _lines({name: value for name, value in configured.items() if name not in _DEADLINE})
+        self._query = [credentials.query_text] if credentials.query else []
+        self._in_query = [name for name in tool.query if name not in credentials.query]
         self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
 
-    def filled(self, dispatch: Dispatch, remaining_ms: int) -> bytes:
-        """One attempt's whole request, as it goes over the wire."""
+    def filled(self, dispatch: Dispatch, remaining_ms: int, bearer: str | None = None) -> bytes:
+        """One attempt's whole request, as it goes over the wire. `bearer`: the token that the credentials' endpoint gave."""
         refuse_way(dispatch, "meta")
         arguments = arguments_of(dispatch)
-        body = self._body(arguments)
+        body, typed = self._body(arguments)
         headers = self._headers(arguments, dispatch, remaining_ms)
-        if self._says_length:
+        if typed:
+            headers |= typed
+        if self._says_length or body:
             headers["content-length"] = str(len(body))
+        if bearer is not None:
+            headers["authorization"] = f"Bearer {bearer}"
         return f"{self._start}{self._url(arguments)}{self._end}{_lines(headers)}\r\n".encode("ascii") + body
 
     def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch, remaining_ms: int) -> dict[str, str]:
@@ -115,27 +128,31 @@ class Form:
     def _url(self, arguments: Mapping[str, Json]) -> str:
         """The request's target: the path and query of the URL."""
         path = self._base + (self._path(arguments) if self._in_path else self._tool.path)
-        if not self._tool.query:
+        if not self._in_query and not self._query:
             return path
-        pairs = [f"{quote(name, safe='')}={text}" for name in self._tool.query for text in _query_texts(arguments.get(name))]
+        pairs = self._query + [f"{quote(name, safe='')}={text}" for name in self._in_query for text in _query_texts(arguments.get(name))]
         return f"{path}?{'&'.join(pairs)}" if pairs else path
 
+    def _in_segment(self, name: str, arguments: Mapping[str, Json]) -> str:
+        return path_text(name, _text(name, arguments.get(name)))
+
     def _path(self, arguments: Mapping[str, Json]) -> str:
-        path = _PLACEHOLDER.sub(lambda found: _path_text(found[1], arguments.get(found[1])), self._tool.path)
+        path = PLACEHOLDER.sub(lambda found: self._in_segment(found[1], arguments), self._tool.path)
         for blank, filled in zip(self._tool.path.split("/"), path.split("/"), strict=True):
             if blank != filled and filled in ("", *_DOTS):
                 raise unsendable(f"the arguments make the path segment {blank!r} into {filled!r}")
         return path
 
-    def _body(self, arguments: Mapping[str, Json]) -> bytes:
+    def _body(self, arguments: Mapping[str, Json]) -> tuple[bytes, Mapping[str, str]]:
+        """And the headers that only this call's body has."""
         rest = {name: value for name, value in arguments.items() if name not in self._placed}
         if rest and not self._tool.sends_body:
             raise unsendable(f"the tool's request has no place for {', '.join(sorted(rest))[:200]}")
-        return dumps(rest) if self._tool.sends_body else b""
+        return dumps(rest) if self._tool.sends_body else b"", _NO_HEADERS
 
 
-def _path_text(name: str, value: Json) -> str:
-    text = _text(name, value)
+def path_text(name: str, text: str) -> str:
+    """A text as a part of one segment. Raises UpstreamFault for what could leave it."""
     if _CONTROL.search(text) or any(part in _DOTS for part in _SEPARATOR.split(text)):
         raise unsendable(f"argument {name!r} can't be part of a path: it has control characters, or '.' or '..' as a segment")
     return quote(text, safe="")
@@ -167,7 +184,7 @@ def _lines(headers: Mapping[str, str]) -> str:
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     """With lower-case names. Raises ValueError."""
     for name, value in headers.items():
-        if _token(name).lower() in _FRAMING:
+        if _token(name).lower() in FRAMING:
             raise ValueError(f"the header {name} can't be set: it belongs to the connection or the message's framing")
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(f"the value of the header {name} has characters other than visible ASCII and spaces")

@@ -14,16 +14,15 @@ from typing import Any, Final
 from gateway.ports import Ask, Client, Unanswered
 from gateway.wire import jsonrpc, mcp_client
 from gateway.wire.jsonrpc import Notification, Request
+from gateway.wire.mcp_input import LEVELS, QUESTIONS
 
 log = logging.getLogger("gateway.upstream")
 
-QUESTIONS: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 PROGRESS: Final = "notifications/progress"
 LOG: Final = "notifications/message"
 MAX_OPEN: Final = 16
 """Questions of one call that may be open at once."""
 
-_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _IT: Final = "question"
 
 
@@ -82,6 +81,6 @@ class Attendant:
 
 def at_least(level: object, wanted: str | None) -> bool:
     """Whether a log message is as grave as wanted; of an unknown level nothing is known."""
-    if wanted not in _LEVELS or level not in _LEVELS:
+    if wanted not in LEVELS or level not in LEVELS:
         return True
-    return _LEVELS.index(str(level)) >= _LEVELS.index(wanted)
+    return LEVELS.index(str(level)) >= LEVELS.index(wanted)

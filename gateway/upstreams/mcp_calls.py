@@ -48,11 +48,6 @@ def answer_of(response: Response, status: int | None = None, retry_after_ms: int
     return Answer(result, status)
 
 
-def is_input_required(response: Response) -> bool:
-    """Whether a 2026 server asks back instead of answering: it has not run the tool."""
-    return isinstance(response.result, dict) and response.result.get("resultType") == "input_required"
-
-
 def unanswered(why: str) -> Answer:
     """What became of a call that asked back."""
     return Answer(mcp.call_result_text(f"The tool asks for more input, which it didn't get; it did not run: {why}.", True))

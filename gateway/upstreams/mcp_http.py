@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from gateway.core.model import Json, Tool
 from gateway.ports import Answer, Client, Dispatch, Hear, UpstreamFault
+from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_dial import tls_context
 from gateway.upstreams.http_pool import Pool
 from gateway.upstreams.mcp_notices import Notices
@@ -38,13 +39,13 @@ class _Link:
 
 
 class McpHttp:
-    """`headers`: the upstream's credentials; they go with every request and into no message."""
+    """`credentials` go with every request and into no message."""
 
     def __init__(
         self,
         name: str,
         url: str,
-        headers: Mapping[str, str] | None = None,
+        credentials: Credentials = NONE,
         *,
         connect_timeout_ms: int = 10_000,
         greet_s: float = GREET_S,
@@ -52,7 +53,7 @@ class McpHttp:
     ) -> None:
         """Raises ValueError for a URL that can't be asked; the message doesn't show it."""
         self.name = name
-        self._endpoint = Endpoint(url, headers or {})
+        self._endpoint = Endpoint(url, credentials)
         self._tls = tls_context() if self._endpoint.origin.secure else None
         self._connect_s, self._greet_s, self._discover_s = connect_timeout_ms / 1000, greet_s, discover_s
         self._pool: Pool | None = None
@@ -77,6 +78,8 @@ class McpHttp:
             await link.transport.close()
         if pool is not None:
             await pool.close()
+        if self._endpoint.tokens is not None:
+            await self._endpoint.tokens.close()
 
     async def tools(self) -> list[dict[str, Any]]:
         """Raises UpstreamFault; the server is greeted anew then, when it is asked again."""

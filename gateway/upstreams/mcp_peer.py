@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from gateway.core.model import Json
 from gateway.ports import NOBODY, Answer, Client, Dispatch, Unanswered, UpstreamFault, UpstreamRefusal
 from gateway.upstreams.mcp_attendant import Attendant, at_least
-from gateway.upstreams.mcp_calls import CLIENT_INFO, NOTHING, answer_of, call_message, is_input_required, unanswered
+from gateway.upstreams.mcp_calls import CLIENT_INFO, NOTHING, answer_of, call_message, unanswered
 from gateway.upstreams.sending import refuse_way, seconds_left
-from gateway.wire import jsonrpc, mcp, mcp_client
+from gateway.wire import jsonrpc, mcp, mcp_client, mcp_input
 from gateway.wire.jsonrpc import Id, Notification, Request, Response
 from gateway.wire.mcp_client import Dialect, PeerError
 from gateway.wire.mcp_headers import Marked
@@ -203,7 +203,7 @@ class Peer:
             await self._set_log_level(client)
             for _ in range(MAX_ROUNDS + 1):
                 reply = await self._ask(call_message(self._for(client), self.new_id(), dispatch, more), terms)
-                if not is_input_required(reply.response):
+                if not mcp_input.is_input_required(reply.response.result):
                     return answer_of(*reply)
                 more = await self._answered(client, reply.response.result, until)
         except Unanswered as nobody:

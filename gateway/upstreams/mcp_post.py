@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.ports import UpstreamFault
+from gateway.upstreams.credentials import NONE, Credentials
 from gateway.upstreams.http_connection import Response as HttpResponse
 from gateway.upstreams.http_dial import Origin
 from gateway.upstreams.http_faults import decoded, retry_after_ms
@@ -41,13 +42,15 @@ _LEAST_PAUSE_S: Final = 0.1
 class Endpoint:
     """Where an MCP server is, and what goes with every request to it: the upstream's credentials among it."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, credentials: Credentials = NONE) -> None:
         """Raises ValueError for a URL that names no host."""
         parts = urlsplit(url)
         self.origin = Origin.of(url)
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self.tokens = credentials.tokens
+        query = "&".join(filter(None, (parts.query, credentials.query_text)))
+        self._target = (parts.path or "/") + (f"?{query}" if query else "")
         own = {"host": self.origin.authority, "user-agent": "tool-call-gateway", "accept-encoding": "identity"}
-        self._fixed = _lines(own | {name.lower(): value for name, value in headers.items()})
+        self._fixed = _lines(own | {name.lower(): value for name, value in credentials.headers.items()})
 
     def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
         framing = {} if body is None else {"content-type": "application/json", "content-length": str(len(body))}
@@ -71,12 +74,12 @@ class HttpTransport:
 
     async def ask(self, message: dict[str, Any], terms: Terms) -> Reply:
         stream = AnswerStream(message["id"], terms.heard or self.alone, terms.max_bytes)
-        request = self._endpoint.request("POST", self._headers(message, terms), dumps(message))
+        headers, body = self._headers(message, terms), dumps(message)
         whole = None
         try:
-            whole = await self._exchange(request, terms.until, terms.max_bytes, stream, terms.fresh)
+            whole = await self._exchange("POST", headers, terms.until, terms.max_bytes, body=body, stream=stream, fresh=terms.fresh)
         except UpstreamFault as fault:
-            if not self._goes_on(stream, fault):
+            if not self._goes_on(stream) or fault.kind not in ("cut", "reset", "closed"):
                 raise
         if message["method"] == "initialize":
             self._session = _session_in(stream.headers)
@@ -91,7 +94,7 @@ class HttpTransport:
 
     async def tell(self, message: dict[str, Any]) -> None:
         with suppress(UpstreamFault):
-            await self._exchange(self._endpoint.request("POST", self._headers(message), dumps(message)), _now() + ASIDE_S, MAX_EVENT)
+            await self._exchange("POST", self._headers(message), _now() + ASIDE_S, MAX_EVENT, body=dumps(message))
 
     def closing_cancels(self) -> bool:
         return self.version == mcp.VERSION_2026
@@ -99,7 +102,7 @@ class HttpTransport:
     async def stand(self, opened: Callable[[], None]) -> bool:
         """The stream of what belongs to no request, until it ends; False if the server has none. Raises UpstreamFault."""
         stream = _Standing(self.alone, opened)
-        whole = await self._exchange(self._endpoint.request("GET", self._stream_headers()), _now() + DAY_S, MAX_EVENT, stream)
+        whole = await self._exchange("GET", self._stream_headers(), _now() + DAY_S, MAX_EVENT, stream=stream)
         if whole.status == 404 and self._session is not None:
             self.gone()
         if whole.status >= 500:
@@ -110,7 +113,7 @@ class HttpTransport:
         """End the session, if there is one, and see to it that what was said aside has left."""
         if self._session is not None:
             with suppress(UpstreamFault):
-                await self._exchange(self._endpoint.request("DELETE", self._headers()), _now() + ASIDE_S, MAX_EVENT)
+                await self._exchange("DELETE", self._headers(), _now() + ASIDE_S, MAX_EVENT)
         await asyncio.gather(*self._aside)
 
     # ---- requests -------------------------------------------------------------------------------------------------------
@@ -131,12 +134,30 @@ class HttpTransport:
     def _stream_headers(self, after: str | None = None) -> dict[str, str]:
         return self._headers() | {"accept": "text/event-stream"} | ({} if after is None else {"last-event-id": after})
 
-    async def _exchange(self, request: bytes, until: float, max_bytes: int, stream: AnswerStream | None = None, fresh: bool = False) -> HttpResponse:
+    async def _exchange(
+        self,
+        method: str,
+        headers: dict[str, str],
+        until: float,
+        max_bytes: int,
+        *,
+        body: bytes | None = None,
+        stream: AnswerStream | None = None,
+        fresh: bool = False,
+    ) -> HttpResponse:
+        """The time that a token takes counts. One that is refused is given up; nothing goes out again for that."""
+        tokens, bearer = self._endpoint.tokens, ""
+        if tokens is not None:
+            bearer = await tokens.bearer(max(0.0, until - _now()))
+            headers = {**headers, "authorization": f"Bearer {bearer}"}
         left_s = until - _now()
         if left_s <= 0:
             raise UpstreamFault("connect_timeout", "no time was left to send it")
-        tap = None if stream is None else stream.tap
-        return await self._pool.request(request, round(left_s, 3), max_bytes, fresh=fresh, tap=tap)
+        request, tap = self._endpoint.request(method, headers, body), None if stream is None else stream.tap
+        whole = await self._pool.request(request, round(left_s, 3), max_bytes, fresh=fresh, tap=tap)
+        if tokens is not None and whole.status == 401:
+            tokens.refused(bearer)
+        return whole
 
     # ---- answers --------------------------------------------------------------------------------------------------------
 
@@ -151,22 +172,21 @@ class HttpTransport:
         told = response or Response(id, None, {"code": status, "message": _said(whole)})
         return Reply(told, status, retry_after_ms(whole.headers) if status >= 400 else None)
 
-    def _goes_on(self, stream: AnswerStream, fault: UpstreamFault) -> bool:
+    def _goes_on(self, stream: AnswerStream) -> bool:
         """Whether a stream that broke can be taken up."""
-        resumable = self.version != mcp.VERSION_2026 and stream.last_id is not None
-        return resumable and fault.kind in ("cut", "reset", "closed")
+        return self.version != mcp.VERSION_2026 and stream.last_id is not None
 
     async def _taken_up(self, stream: AnswerStream, terms: Terms) -> Response:
         """Ask for the rest of a stream, as often as it ends; nothing is asked to be done again. Raises UpstreamFault `cut`, `timeout`."""
         failures = 0
-        while self.version != mcp.VERSION_2026 and stream.last_id is not None and failures < MAX_TRIES:
+        while self._goes_on(stream) and failures < MAX_TRIES:
             pause_s = max(stream.retry_ms / 1000, _LEAST_PAUSE_S)
             if _now() + pause_s >= terms.until:
                 await asyncio.sleep(max(0.0, terms.until - _now()))
                 raise UpstreamFault("timeout", "the stream ended, and the answer did not come in time")
             await asyncio.sleep(pause_s)
             try:
-                await self._exchange(self._endpoint.request("GET", self._stream_headers(stream.last_id)), terms.until, terms.max_bytes, stream)
+                await self._exchange("GET", self._stream_headers(stream.last_id), terms.until, terms.max_bytes, stream=stream)
             except UpstreamFault as fault:
                 if fault.kind in ("timeout", "too_large", "garbage"):
                     raise

@@ -1,4 +1,4 @@
-"""What a dispatch carries to every kind of upstream: the key where the policy wants it, the deadline as text."""
+"""What every kind of upstream does alike: the key where the policy wants it, the deadline as text, a tool's definition."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from functools import lru_cache
 
 from gateway.core.model import Json
 from gateway.ports import Dispatch, UpstreamFault
+
+
+def tool_definition(
+    name: str, description: str, input_schema: Mapping[str, Json], output_schema: Mapping[str, Json] | None, annotations: Mapping[str, Json]
+) -> dict[str, Json]:
+    """A tool that the deployment describes, in MCP's shape."""
+    optional = {"outputSchema": output_schema, "annotations": annotations}
+    required = {"name": name, "description": description, "inputSchema": input_schema}
+    return required | {key: value for key, value in optional.items() if value}
 
 
 def arguments_of(dispatch: Dispatch) -> Mapping[str, Json]:

@@ -12,28 +12,24 @@ from typing import Any, Final
 from gateway.wire import jsonrpc
 from gateway.wire.jsonrpc import Request, RpcError
 
-INPUT_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""The requests that may be answered with `input_required`."""
-
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
-_NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-ASKABLE: Final = frozenset(_NEEDS.values())
+QUESTIONS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+"""What a client can be asked, and the capability that says so."""
 
 
 def askable(capabilities: Any) -> dict[str, Any]:
     """Of a client's capabilities, those that let a server ask it something."""
     if not capabilities or not isinstance(capabilities, dict):
         return {}
-    return {name: said for name, said in capabilities.items() if name in ASKABLE and isinstance(said, dict)}
+    return {name: said for name, said in capabilities.items() if name in QUESTIONS.values() and isinstance(said, dict)}
 
 
 def lacking(capabilities: Mapping[str, Any], requests: Mapping[str, Any]) -> str | None:
     """What the client would have to be capable of for the first of these requests that it can't answer; None if it can answer all."""
     for one in requests.values():
         method = one.get("method") if isinstance(one, dict) else None
-        name = _NEEDS.get(method) if isinstance(method, str) else None
+        name = QUESTIONS.get(method) if isinstance(method, str) else None
         if name is None:
             return f"answer {str(method)[:64]!r}"
         if name not in capabilities:
@@ -49,8 +45,8 @@ def input_required(requests: Mapping[str, Any], state: str) -> dict[str, Any]:
     return {"resultType": "input_required", **asked, "requestState": state}
 
 
-def is_input_required(result: Mapping[str, Any]) -> bool:
-    return result.get("resultType") == "input_required"
+def is_input_required(result: Any) -> bool:
+    return isinstance(result, dict) and result.get("resultType") == "input_required"
 
 
 def requests(result: Mapping[str, Any]) -> dict[str, Any]:

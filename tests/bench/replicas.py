@@ -114,12 +114,12 @@ async def rolled_back(dsn: str) -> int:
 
 
 async def measured(dsn: str, processes: int, callers: int, seconds: float, *, hot: bool) -> tuple[Counted, int, int]:
-    """Counted, what the server rolled back, and problems that verify found."""
+    """Counted, what the server rolled back, and what verify found amiss; these calls are made up, so no promise is looked at."""
     counted = await together(dsn, processes, callers, seconds, hot=hot)
     ledger = ledger_at(dsn)
     await ledger.open()
     try:
-        return counted, await rolled_back(dsn), len((await verify(ledger)).problems)
+        return counted, await rolled_back(dsn), sum(not problem.what.startswith("P") for problem in (await verify(ledger)).problems)
     finally:
         await ledger.close()
 

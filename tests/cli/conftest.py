@@ -27,6 +27,12 @@ async def it(folder: Path, anyio_backend: str) -> AsyncIterator[Served]:
         yield it
 
 
+def in_postgres(folder: Path, address: str) -> None:
+    """The deployment with its ledger there."""
+    file = folder / "gateway.yaml"
+    file.write_text(file.read_text().replace("sqlite:gateway.db", f'"{address}"'))
+
+
 @pytest.fixture
 def mia(monkeypatch: pytest.MonkeyPatch) -> str:
     """Her key, in the environment."""

@@ -71,6 +71,48 @@ def test_mistakes_of_settings_and_of_all_policies_come_together(folder: Path, ch
     assert text.lines[-1].startswith(f"{len(found)} mistakes, 0 warnings")
 
 
+def with_document(folder: Path, document: str, **more: str) -> None:
+    """The deployment with one more upstream, read from `document`."""
+    (folder / "api.yaml").write_text(document)
+    text = (folder / "gateway.yaml").read_text()
+    settings = "".join(f", {name}: {value}" for name, value in more.items())
+    (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", f"upstreams:\n  api: {{openapi: {{document: api.yaml{settings}}}}}\n"))
+
+
+def test_what_is_left_out_of_an_openapi_document_is_a_warning_at_its_place(folder: Path, check: Any) -> None:
+    parameters = "parameters: [{name: a, in: query, style: odd}]"
+    with_document(folder, f"openapi: 3.1.0\npaths:\n  /x:\n    get: {{{parameters}}}\n    put: {{}}\n", base_url="http://a", include='["* /*", none]')
+    said = check("--json")
+    assert (said.code, said.json["mistakes"]) == (0, [])
+    assert places(said.json["warnings"])[:2] == ["api.yaml:3:3", "api.yaml:4:52"]
+
+
+def test_an_operation_whose_schema_cannot_be_enforced_is_a_warning(folder: Path, check: Any) -> None:
+    parameters = "parameters: [{name: a, in: query, schema: {type: string, pattern: '(?=x)y'}}]"
+    with_document(folder, f"openapi: 3.1.0\npaths:\n  /x:\n    get: {{{parameters}}}\n", base_url="http://a")
+    said = check("--json")
+    assert (said.code, places(said.json["warnings"])[0]) == (0, "api.yaml:4:10")
+
+
+@pytest.mark.parametrize(("url", "warned"), [("http://api.test", True), ("https://api.test", False), ("http://127.0.0.1:1", False)])
+def test_credentials_in_clear_text_are_a_warning(folder: Path, check: Any, url: str, warned: bool) -> None:
+    text = (folder / "gateway.yaml").read_text()
+    oauth = f'{{oauth: {{token_url: "{url}", client_id: a, client_secret: "${{env:GATEWAY_SECRET}}"}}}}'
+    tool = "{name: a, description: b, method: GET, path: /, input_schema: {type: object}}"
+    one = f'{{http: {{base_url: "{url}", tools: [{tool}]}}, auth: {oauth}}}'
+    (folder / "gateway.yaml").write_text(text.replace("upstreams:\n", f"upstreams:\n  api: {one}\n"))
+    found = [one for one in check("--json").json["warnings"] if "api.test" in one["message"]]
+    assert len(found) == (2 if warned else 0)
+    assert {one["file"] for one in found} <= {"gateway.yaml"}
+
+
+def test_every_mistake_of_an_openapi_document_is_a_mistake_of_the_deployment(folder: Path, check: Any) -> None:
+    with_document(folder, "openapi: 3.1.0\nservers: {}\n")
+    said = check("--json")
+    assert (said.code, places(said.json["mistakes"])) == (1, ["api.yaml:1:1", "api.yaml:2:10"])
+    assert places(check("--json", "--upstreams").json["warnings"])[0].startswith("gateway.yaml:")
+
+
 def test_what_this_version_cannot_run_is_a_mistake_at_its_place(folder: Path, check: Any) -> None:
     text = (folder / "gateway.yaml").read_text()
     (folder / "gateway.yaml").write_text(text.replace("limits: {open_runs: 3}", "limits: {quotas: [{per: day, tool_calls: 1}]}"))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.app_adapters import ledger
 from gateway.cli.output import Failure
 from gateway.cli.place import address, asked, existing, reading, settings, shown
 from gateway.ports import LedgerFault
 from gateway.settings import ListenSettings, TlsSettings
+from gateway.system import SystemClock
+from tests.cli.conftest import in_postgres
 from tests.serving import Served, settings_in
 from tests.upstreams.origin import Connection, origin
 
@@ -51,11 +55,16 @@ async def test_a_file_that_is_no_ledger_is_a_fault_with_its_name(folder: Path) -
             pass
 
 
-async def test_a_postgresql_ledger_is_refused_by_name(folder: Path) -> None:
-    (folder / "gateway.yaml").write_text("ledger: postgresql://db/gateway\n")
-    with pytest.raises(Failure, match="PostgreSQL"):
+async def test_a_ledger_in_postgresql_is_read_when_a_gateway_has_made_it(folder: Path, new_database: Callable[[], str]) -> None:
+    in_postgres(folder, new_database())
+    with pytest.raises(LedgerFault, match="a gateway that serves makes one"):
         async with reading("gateway.yaml"):
             pass
+    made = ledger(settings("gateway.yaml"), SystemClock())
+    await made.open()
+    await made.close()
+    async with reading("gateway.yaml") as found:
+        assert await found.rows("runs", {}) == []
 
 
 async def test_the_ledger_is_read_beside_the_running_gateway(it: Served) -> None:

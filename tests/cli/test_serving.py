@@ -17,7 +17,9 @@ import httpx
 import pytest
 
 from gateway.cli.serving import cant_listen
+from tests.cli.conftest import in_postgres
 from tests.cli.running import ended, ran, said, started
+from tests.serving import KEYS
 
 
 @contextmanager
@@ -144,3 +146,25 @@ def test_the_demo_keeps_away_from_a_deployment(folder: Path, capsys: pytest.Capt
     last = ran(capsys, "demo", "--once", "--folder", folder)
     assert (last.code, last.out, len(last.err.splitlines())) == (1, "", 1)
     assert (folder / "gateway.yaml").read_text() == before
+
+
+def test_workers_need_a_ledger_that_they_can_share(folder: Path) -> None:
+    refused = ended(started(folder, "serve", "--workers", "2"))
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (1, "", 1)
+    assert "postgresql://" in refused.err
+    assert ended(started(folder, "serve", "--workers", "0")).code == 2
+
+
+def test_workers_share_the_address_and_the_ledger(folder: Path, new_database: Callable[[], str]) -> None:
+    in_postgres(folder, new_database())
+    with serving(folder, "--workers", "2") as (process, text):
+        url = text.split()[3].removesuffix(":")
+        asked = {"url": url + "/v1/runs", "headers": {"authorization": f"Bearer {KEYS['agent:bot']}"}, "json": {"run_key": "one"}, "trust_env": False}
+        answers = [httpx.post(**asked) for _ in range(6)]  # each on a connection of its own
+        assert sorted(answer.status_code for answer in answers) == [200] * 5 + [201]
+        assert len({answer.json()["run"] for answer in answers}) == 1
+        assert answers[0].json()["run"] in ended(started(folder, "runs", "list")).out
+        assert ended(started(folder, "verify")).code == 0
+        process.send_signal(signal.SIGTERM)
+        last = ended(process)
+        assert (last.code, last.out, last.err) == (-signal.SIGTERM, "", "")

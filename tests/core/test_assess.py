@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -276,8 +276,13 @@ def test_a_result_passes_as_it_is() -> None:
 
 
 def test_a_result_that_may_not_be_seen_is_replaced_and_the_call_has_failed() -> None:
-    after = review(rule("*", READ, capped(100)), BIG)
+    after = review(rule("*", READ, replace(capped(100), redact=(("a",),))), BIG)
     assert (after.state, after.reason, after.answered, after.result and after.result["isError"]) == ("failed", "result.too_large", True, True)
+
+
+def test_a_result_that_is_only_too_long_is_kept_and_the_call_has_succeeded() -> None:
+    after = review(rule("*", READ, capped(100)), BIG)
+    assert (after.state, after.reason, after.whole, after.result and after.result["isError"]) == ("succeeded", "result.too_large", BIG.result, False)
 
 
 def test_a_doubt_stays_a_doubt_whatever_its_result() -> None:

@@ -149,6 +149,13 @@ def test_what_only_looks_like_a_run_token_is_refused(token: str) -> None:
 # ---- Host and Origin ----------------------------------------------------------------------------------------------------
 
 
+MALFORMED = [
+    b"127.0.0.1:80@evil.example", b"localhost:80@evil.example", b"localhost@evil.example", b"evil.example@localhost", b"localhost:8700/x",
+    b"localhost:x", b"localhost:123456", b"localhost ", b"localhost\t", b"local host", b"localhost,evil.example", b"[::1", b"::1", b"[::1]x",
+    b"[::1]:80@x", b"localhost:80:80", b"http://localhost", b"localhost#", b"localhost?", b"gate.internal\\evil",
+]  # fmt: skip
+
+
 async def passed(headers: list[tuple[bytes, bytes]], hosts: frozenset[str] | None = frozenset({"gate.internal"})) -> int:
     """The status that a request gets: 200 if it came through."""
     statuses = []
@@ -174,7 +181,9 @@ async def test_the_gateways_own_names_pass(host: bytes) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8700", b"localhost.evil.example", b"127.0.0.1.evil.example", b"", b"[::2]"])
+@pytest.mark.parametrize(
+    "host", [b"evil.example", b"evil.example:8700", b"localhost.evil.example", b"127.0.0.1.evil.example", b"", b"[::2]", *MALFORMED]
+)
 async def test_another_host_is_refused(host: bytes) -> None:
     assert await passed([(b"host", host)]) == 403
 
@@ -188,6 +197,8 @@ async def test_no_host_and_two_hosts_are_refused() -> None:
 @pytest.mark.anyio
 async def test_where_the_names_are_not_known_any_host_passes() -> None:
     assert await passed([(b"host", b"gateway.example")], None) == 200
+    for host in MALFORMED:
+        assert await passed([(b"host", host)], None) == 403
 
 
 @pytest.mark.anyio

@@ -247,8 +247,12 @@ class McpAgent(Agent):
         return mcp_answer(await self.result("tools/call", params, **impatient))
 
     async def result(self, method: str, params: Mapping[str, Any] | None = None, **headers: str) -> dict[str, Any]:
-        """Of one request; what every answer of this era says of itself is taken off."""
-        result = await mcp(self.session, method, params, **headers)
+        """Of one request."""
+        return self.bare(await mcp(self.session, method, params, **headers))
+
+    @staticmethod
+    def bare(result: dict[str, Any]) -> dict[str, Any]:
+        """Without what every answer of this era says of itself."""
         assert (result.pop("resultType"), result["_meta"].pop(PROTOCOL + "serverInfo")["name"]) == ("complete", "tool-call-gateway")
         return result
 

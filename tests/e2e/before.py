@@ -51,17 +51,23 @@ async def everything(folder: Path, *options: str) -> AsyncIterator[str]:
         await asyncio.wait_for(process.wait(), WAIT_S)
 
 
-@asynccontextmanager
-async def governed(folder: Path, upstream: str) -> AsyncIterator[Before]:
-    """A gateway in front of it. Its clients can't send a key, so it is added to each request on its way in."""
+def write(folder: Path, upstream: str) -> Path:
+    """The deployment of a gateway in front of it; the path of gateway.yaml."""
     (folder / "policies").mkdir(exist_ok=True)
     (folder / "policies" / "everything.yaml").write_text(POLICY)
     principal = f'{{id: "agent:suite", sha256: "{hashlib.sha256(KEY.encode()).hexdigest()}"}}'
-    (folder / "gateway.yaml").write_text(
+    file = folder / "gateway.yaml"
+    file.write_text(
         f"listen: 127.0.0.1:0\nledger: sqlite:gateway.db\npolicies: policies/\nupstreams: {{everything: {{mcp: {{url: {upstream}}}}}}}\n"
         f"secret: [\"${{env:GATEWAY_SECRET}}\"]\nprincipals: {{keys: [{principal}]}}\n"
     )
-    settings = load_settings(folder / "gateway.yaml", {"GATEWAY_SECRET": "x" * 40})
+    return file
+
+
+@asynccontextmanager
+async def governed(folder: Path, upstream: str) -> AsyncIterator[Before]:
+    """A gateway in front of it. Its clients can't send a key, so it is added to each request on its way in."""
+    settings = load_settings(write(folder, upstream), {"GATEWAY_SECRET": "x" * 40})
     app = create_app(settings)
     serving = server(app, settings)
 

@@ -21,14 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 
 
-def parameters(settings: Path, *argv: str, by: str = "agent:plain") -> StdioServerParameters:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SECRET": deployment.SECRET, "GATEWAY_KEY": deployment.key_of(by)}
+def parameters(settings: Path, *argv: str, by: str = "agent:plain", key: str | None = None) -> StdioServerParameters:
+    """`key`: instead of that of a principal of the acceptance tests' deployment."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "GATEWAY_SECRET": deployment.SECRET, "GATEWAY_KEY": key or deployment.key_of(by)}
     return StdioServerParameters(command=sys.executable, args=["-m", "gateway", "--config", str(settings), "stdio", *argv], env=env)
 
 
-def transport(settings: Path, *argv: str, by: str = "agent:plain") -> Any:
+def transport(settings: Path, *argv: str, **by: str) -> Any:
     """For the SDK's client."""
-    return stdio_client(parameters(settings, *argv, by=by))
+    return stdio_client(parameters(settings, *argv, **by))
 
 
 def request(id: Any, method: str, **params: Any) -> dict[str, Any]:

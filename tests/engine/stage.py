@@ -185,6 +185,9 @@ class Tools:
     def away(self, name: str) -> str | None:
         return None
 
+    def pins(self) -> dict[str, Any]:
+        return {}
+
     async def send(self, dispatch: Dispatch) -> Answer:
         self.sent.append(dispatch)
         plans = self.plans.get(dispatch.tool.name)

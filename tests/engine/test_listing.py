@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from gateway.core.deployment import Pin
 from gateway.core.model import BudgetLeft, Effect, Tool
 from gateway.core.naming import ShortNames, short_names
 from gateway.core.policy import PolicySet
 from gateway.engine.listing import Naming, listed
 from gateway.policy.compile import compile_document
+from tests.engine.stage import Tools
 
 HEAD = "version: 1\nname: p\nrun: {budgets: {turns: 9, tool_calls: 9, deadline: 90s, tokens: unlimited}}\ntools:\n"
 RULES = """\
@@ -26,6 +28,23 @@ def policies(rules: str = RULES) -> PolicySet:
 
 def tool(name: str, definition: dict[str, object] | None = None, **more: str) -> Tool:
     return Tool(name, *name.split("."), definition or {"inputSchema": SCHEMA, "x-own": 1}, "d", **more)
+
+
+class Offered(Tools):
+    """What upstreams offer now; `pinned`: what is accepted of them. All but `crm` are away."""
+
+    def __init__(self, *tools: Tool) -> None:
+        super().__init__()
+        self.tools, self.pinned = tools, dict[str, Pin]()
+
+    def all(self) -> tuple[Tool, ...]:
+        return self.tools
+
+    def pins(self) -> dict[str, Pin]:
+        return self.pinned
+
+    def away(self, name: str) -> str | None:
+        return None if name.startswith("crm.") else "not there yet"
 
 
 def left(tool_calls: int | None) -> BudgetLeft:
@@ -114,7 +133,14 @@ def test_a_short_name_stands_beside_the_definition() -> None:
 
 def test_short_names_follow_the_catalog_and_leave_out_what_can_not_be_listed() -> None:
     every, naming = policies('  - {tool: "*.get", effect: read_only, as: "*"}\n'), Naming()
-    alone = (tool("crm.get"), tool("shop.get", unsupported="$ref to elsewhere"))
-    assert naming.of(alone, every).tools == {"get": "crm.get"}
-    assert naming.of(alone, every) is naming.of(alone, every)
-    assert naming.of((*alone, tool("till.get")), every).tools == {}
+    offered = Offered(tool("crm.get"), tool("shop.get", unsupported="$ref to elsewhere"))
+    assert naming.of(offered, every).tools == {"get": "crm.get"}
+    assert naming.of(offered, every) is naming.of(offered, every)
+    offered.tools = (*offered.tools, tool("till.get"))
+    assert naming.of(offered, every).tools == {}
+
+
+def test_the_tools_of_an_upstream_that_was_not_there_yet_keep_their_names() -> None:
+    every, offered = policies('  - {tool: "*.*", effect: read_only, as: "*"}\n'), Offered(tool("crm.get"))
+    offered.pinned = {"shop.get": Pin("d", "", 0), "shop.put": Pin("d", "", 0), "crm.gone": Pin("d", "", 0)}
+    assert Naming().of(offered, every).tools == {"put": "shop.put"}

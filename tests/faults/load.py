@@ -6,6 +6,7 @@ All choices come from a seed; what happens between them doesn't, which is the po
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -15,6 +16,7 @@ import httpx
 
 from tests.e2e.agents import RestAgent
 from tests.faults.evidence import Told
+from tests.faults.journal import ANSWERED, TOOK
 from tests.faults.running import Gateway
 from tests.waiting import until
 
@@ -109,13 +111,14 @@ class Worker:
             self.told.append(Told(body["call"], FINAL.get(self.agent.last.reason or "")))
 
 
-async def killed_again_and_again(running: Gateway, seed: int, kills: int, workers: int) -> list[Told]:
-    """What agents were told over so many lives of their gateway, and after the last of them."""
+async def killed_again_and_again(running: Gateway, seed: int, kills: int, workers: int) -> tuple[list[Told], int]:
+    """What agents were told over so many lives of their gateway, and after the last; and how many of the kills met an open dispatch."""
     random, up, over = Random(seed), asyncio.Event(), asyncio.Event()
     crew = [Worker(running, f"w{number}", Random(f"{seed}/{number}"), up) for number in range(workers)]
     at_work = [asyncio.ensure_future(worker.work(over)) for worker in crew]
+    met = 0
     for _ in range(kills):
-        await _life(running, random, up)
+        met += await _life(running, random, up)
         await running.kill()
         for task in at_work:
             assert not task.done(), task.exception()
@@ -125,17 +128,18 @@ async def killed_again_and_again(running: Gateway, seed: int, kills: int, worker
     await asyncio.gather(*at_work)
     for worker in crew:
         await worker.finish()
-    return [told for worker in crew for told in worker.told]
+    return [told for worker in crew for told in worker.told], met
 
 
-async def _life(running: Gateway, random: Random, up: asyncio.Event) -> None:
-    """Until the moment of its death: while it starts, soon after something reached the upstream, or any."""
-    how = random.random()
+async def _life(running: Gateway, random: Random, up: asyncio.Event) -> bool:
+    """Until the moment of its death: while it starts, soon after something reached the upstream, or any. Is the upstream at work for it then?"""
+    how, before = random.random(), len(running.journal.entries())
     await running.start(wait=how > 0.15)
     if how > 0.15:
         up.set()
     if how > 0.5:
-        before = len(running.journal.entries())
         await until(lambda: len(running.journal.entries()) > before, "a request")
     await asyncio.sleep(random.uniform(0.0, 0.03 if how > 0.5 else 0.15))
     up.clear()
+    phases = Counter(entry.phase for entry in running.journal.entries()[before:])
+    return phases[TOOK] > phases[ANSWERED]

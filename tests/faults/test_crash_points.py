@@ -193,7 +193,7 @@ async def test_a_recovery_that_dies_again_and_again_comes_to_the_same_end(prepar
         await prepared.took(tool)
     await prepared.kill()
     await asyncio.gather(*calls, return_exceptions=True)
-    for point in ("in_flight", "CallAdmitted.decided", "CallAdmitted.committed", "CallSettled.written", "CallSettled.durable", "send"):
+    for point in ("in_flight", "CallSettled.written", "CallAdmitted.decided", "CallAdmitted.committed", "send"):
         await prepared.start(point, wait=False)
         assert await prepared.died() == -signal.SIGKILL, point
     for tool in tools:

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.core import events as e
-from gateway.core.canonical import fingerprint
-from tests.faults.evidence import Accounts, collected, contradictions
-from tests.faults.journal import TOOK
+from tests.faults.evidence import collected, contradictions
 from tests.faults.load import killed_again_and_again
 from tests.faults.running import Gateway, gateway
 from tests.faults.zygote import Zygote
@@ -27,33 +24,17 @@ async def quiet(running: Gateway) -> bool:
     return all(record.state != "admitted" for record in accounts.records.values())
 
 
-def met_a_dispatch(accounts: Accounts) -> int:
-    """How many processes died while an upstream was at work for them: it had read the request, and another process had to go on."""
-    taken = Counter(fingerprint(tool, entry.arguments) for tool, entry in accounts.journal if entry.phase == TOOK)
-    sent: dict[str, tuple[str, bool]] = {}
-    died = set()
-    for event in (one.event for one in accounts.events):
-        if isinstance(event, e.CallAdmitted | e.CallSettled):
-            by = event.owner if isinstance(event, e.CallAdmitted) else event.by
-            owner, read = sent.pop(event.call, (by, False))
-            if read and owner != by:
-                died.add(owner)
-            if isinstance(event, e.CallAdmitted):
-                sent[event.call] = (event.owner, taken[event.fingerprint] >= event.attempt)
-    return len(died)
-
-
 async def lives(folder: Path, zygote: Zygote, ledger: str, seed: int) -> Counter[str]:
     """One gateway's lives, and their evidence."""
     async with gateway(folder, zygote, ledger) as running:
-        told = await killed_again_and_again(running, seed, KILLS, WORKERS)
+        told, met = await killed_again_and_again(running, seed, KILLS, WORKERS)
         await eventually(lambda: quiet(running), "the end of all calls", START_S)
         accounts, problems = await collected(running, told)
         assert problems + contradictions(accounts) == []
         doubts = {record.id for record in accounts.records.values() if record.state == "in_doubt"}
         assert await running.listed("in_doubt") == doubts
         await running.stop()
-        return Counter(kills=KILLS, met=met_a_dispatch(accounts), doubts=len(doubts), calls=len(accounts.records), told=len(told))
+        return Counter(kills=KILLS, met=met, doubts=len(doubts), calls=len(accounts.records), told=len(told))
 
 
 @pytest.mark.slow

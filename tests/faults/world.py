@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core import events as e
 from gateway.core.history import TreeHistory
 from gateway.core.model import CallRequest, Payload, Principal, Reply, Tool
-from gateway.core.policy import PolicySet
+from gateway.core.policy import PolicySet, Retry
 from gateway.core.run import CallRecord, Tree
 from gateway.core.streams import State, empty, evolve
 from gateway.engine import Caller, Engine, RunRequest
@@ -26,8 +26,9 @@ from tests.core.build import ACT, BOT, MIA, READ, WRITE, asks, never, policy, ru
 TURNS = 30
 """How often the loop goes round to let somebody else get as far as they can: more than any path here is long."""
 POLICY: PolicySet = policy(
-    rule("web.read", READ), rule("web.put", WRITE), rule("web.pay", ACT, never()), rule("web.ask", ACT, asks(hold_open_ms=0)),
-    tool_calls=20, deadline_ms=600_000,
+    rule("web.read", READ, retry=Retry(2, 1)), rule("web.put", WRITE, retry=Retry(2, 1)), rule("web.pay", ACT, never(), retry=Retry(2, 1)),
+    rule("web.ask", ACT, asks(hold_open_ms=0), usd_micros=5),
+    tool_calls=20, usd_micros=100, deadline_ms=600_000,
 )  # fmt: skip
 AGENT, PERSON = Caller(BOT), Caller(MIA)
 OPERATOR = Caller(Principal("user:op", roles=frozenset({"operator"}), person=True))

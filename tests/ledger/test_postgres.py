@@ -272,6 +272,19 @@ async def test_a_role_that_may_only_use_its_database_is_enough(opened_at: Callab
         await ran(dsn, "DROP OWNED BY plain CASCADE", "DROP ROLE plain")
 
 
+async def test_a_role_that_may_only_read_can_verify(opened: Opened, opened_at: Callable[[str], Opened], dsn: str) -> None:
+    async with opened() as one:
+        await one.transact(("run_1",), append("run_1"))
+    may = "GRANT USAGE ON SCHEMA gateway TO looker", "GRANT SELECT ON ALL TABLES IN SCHEMA gateway TO looker"
+    await ran(dsn, "DROP ROLE IF EXISTS looker", "CREATE ROLE looker LOGIN", *may)
+    try:
+        async with opened_at(dsn.replace("//gateway@", "//looker@"))(readonly=True) as reader:
+            assert (await reader.state("run_1")).seq == len(await reader.events("run_1")) == 1
+            assert (await verify(reader)).events == 1
+    finally:
+        await ran(dsn, "DROP OWNED BY looker", "DROP ROLE looker")
+
+
 # ---- what it refuses ----------------------------------------------------------------------------------------------------
 
 

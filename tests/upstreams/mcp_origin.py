@@ -47,12 +47,14 @@ async def none(connection: Connection, seen: Seen) -> None:
 
 @dataclass
 class Server:
-    """`call` answers `tools/call`; `get` the GET streams; `other` all other requests. `sessions`: how many were opened."""
+    """`call` answers `tools/call`; `get` the GET streams; `other` all other requests, `note` is run before a
+    notification is accepted. `sessions`: how many were opened."""
 
     era: str
     call: Call = answers
     get: Callable[[Connection, Seen], Awaitable[None]] = none
     other: Call | None = None
+    note: Call | None = None
     tools: list[dict[str, Any]] = field(default_factory=lambda: TOOLS)
     offers: dict[str, Any] = field(default_factory=dict)
     sessions: int = 0
@@ -86,6 +88,8 @@ class Server:
         if method == "tools/call":
             await self.call(connection, message)
         elif "id" not in message or method is None:
+            if self.note is not None:
+                await self.note(connection, message)
             await connection.answer(b"", "202 Accepted")
         elif method == "tools/list":
             await self._result(connection, message, {"tools": self.tools})

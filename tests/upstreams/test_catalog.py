@@ -267,7 +267,7 @@ async def test_a_change_of_tools_is_looked_at_at_once_and_told_once_it_is_seen()
     talking, seen = Talking(defined("a"), name="talking"), []
     async with opened(talking, refresh_s=3600.0) as catalog:
         catalog.listen(lambda notice: seen.append((notice.method, [tool.name for tool in catalog.all()])))
-        talking.definitions.append(defined("b"))
+        talking.definitions = [*talking.definitions, defined("b")]
         talking.hear(Notice("talking", "notifications/tools/list_changed", {}))
         assert seen == []
         await until(lambda: seen)
@@ -358,3 +358,27 @@ async def test_what_can_not_be_pinned_is_not_offered_and_tried_again(ledger):
         away.down = False
         await until(lambda: usable(catalog) == ["shop.a"])
         assert catalog.away("shop.a") is None
+async def test_definitions_that_are_the_same_as_before_are_not_compared_again():
+    class Looked(list[Any]):
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.looks += 1
+            return super().__getitem__(place)
+
+    class Asked(Shop):
+        asked = 0
+
+        async def tools(self) -> list[dict[str, Any]]:
+            self.asked += 1
+            return await super().tools()
+
+    shop = Asked()
+    shop.definitions = Looked([defined("a")])
+    async with opened(shop) as catalog:
+        await until(lambda: shop.asked > 3)
+        assert (shop.definitions.looks, catalog.tool("shop.a") is not None) == (1, True)
+        shop.there = False
+        await until(lambda: catalog.away("shop.a"))
+        shop.there = True
+        await until(lambda: not catalog.away("shop.a"))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.ports import UpstreamFault
+from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.http_request import Form, HttpTool
 from gateway.wire.json import parse
 from tests.upstreams.origin import dispatch
@@ -16,7 +17,7 @@ from tests.upstreams.origin import dispatch
 
 def form(path: str = "/orders/{order}", method: str = "POST", auth=None, **more) -> Form:
     more = {"sends_body": method == "POST"} | more
-    return Form(HttpTool("pay", "Pays.", method, path, {"type": "object"}, **more), "https://shop.test/v1/", auth or {})
+    return Form(HttpTool("pay", "Pays.", method, path, {"type": "object"}, **more), "https://shop.test/v1/", Credentials(auth or {}))
 
 
 def filled(it: Form, arguments=None, **more):
@@ -164,6 +165,14 @@ def test_credentials_that_could_end_a_header_are_refused_at_once_and_not_shown(v
     with pytest.raises(ValueError, match="authorization") as caught:
         form("/x", auth={"authorization": value})
     assert "s3cr" not in str(caught.value)
+
+
+def test_credentials_in_the_query_go_with_every_request_and_no_argument_replaces_them():
+    it = Form(HttpTool("a", "A.", "GET", "/a", {}, query=["q", "key"]), "https://shop.test", Credentials(query={"key": "s&x=1"}))
+    assert filled(it, {"q": "key=2"})[0] == "https://shop.test/a?key=s%26x%3D1&q=key%3D2"
+    assert filled(it, {"key": "mine"})[0] == "https://shop.test/a?key=s%26x%3D1"
+    plain = Form(HttpTool("a", "A.", "GET", "/a", {}), "https://shop.test", Credentials(query={"key": "s"}))
+    assert filled(plain)[0] == "https://shop.test/a?key=s"
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gateway.ports import Client, UpstreamFault
-from gateway.upstreams.mcp_calls import CLIENT_INFO, answer_of, call_message, is_input_required, unanswered
+from gateway.upstreams.mcp_calls import CLIENT_INFO, answer_of, call_message, unanswered
 from gateway.wire.jsonrpc import Response
 from gateway.wire.mcp import VERSION_2026
 from gateway.wire.mcp_client import Dialect
+from gateway.wire.mcp_input import is_input_required
 from tests.upstreams.origin import dispatch
 
 ERAS = [VERSION_2026, "2025-11-25"]
@@ -66,7 +67,7 @@ def test_a_json_rpc_error_is_the_tools_definite_error():
     ("result", "asks"), [({"resultType": "input_required"}, True), ({"resultType": "complete"}, False), ({}, False), (None, False)]
 )
 def test_a_tool_that_asks_back_is_recognised(result, asks):
-    assert is_input_required(Response(1, result, None)) is asks
+    assert is_input_required(result) is asks
 
 
 def test_a_tool_that_asked_in_vain_has_failed():

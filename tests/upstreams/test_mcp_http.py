@@ -10,6 +10,7 @@ import pytest
 
 from gateway.core.outcomes import FAULTS
 from gateway.ports import Client, UpstreamFault
+from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.mcp_http import McpHttp
 from tests.upstreams.mcp_origin import END, ERAS, SSE, Server, chunk, done, event, serving
 from tests.upstreams.origin import Connection, dispatch, origin, tool
@@ -63,7 +64,7 @@ async def test_a_2026_server_sees_its_request_in_the_headers():
 
 async def test_a_session_is_named_in_every_request_and_ended_on_closing():
     server = Server("legacy")
-    async with serving(server, headers={"Authorization": "Bearer s3cret"}) as upstream:
+    async with serving(server, credentials=Credentials({"Authorization": "Bearer s3cret"})) as upstream:
         await send(upstream)
     assert [method for method, _ in server.posts][:3] == ["server/discover", "initialize", "notifications/initialized"]
     for method, seen in server.posts:

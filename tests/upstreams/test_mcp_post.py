@@ -9,10 +9,14 @@ import pytest
 
 from gateway.core.outcomes import FAULTS
 from gateway.ports import Client, UpstreamFault
+from gateway.upstreams.credentials import Credentials
 from gateway.upstreams.mcp_http import McpHttp
 from gateway.upstreams.mcp_post import Endpoint
+from gateway.upstreams.oauth import PAUSE_S, Tokens
 from tests.upstreams.mcp_origin import END, EVERYTHING, SSE, Server, done, event, serving
 from tests.upstreams.origin import Connection, dispatch, origin
+from tests.upstreams.test_oauth import Clock
+from tests.upstreams.test_oauth import Endpoint as TokenEndpoint
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +44,7 @@ def words(answer) -> str:
 
 @pytest.mark.parametrize(("url", "target"), [("http://h/mcp?a=b", "/mcp?a=b"), ("http://h", "/"), ("http://h:8080/a/", "/a/")])
 def test_a_request_goes_to_the_urls_path_with_what_every_request_carries(url, target):
-    request = Endpoint(url, {"X-Key": "k"}).request("POST", {"a": "b"}, b"{}")
+    request = Endpoint(url, Credentials({"X-Key": "k"})).request("POST", {"a": "b"}, b"{}")
     head, _, body = request.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert (lines[0], body) == (f"POST {target} HTTP/1.1", b"{}")
@@ -50,7 +54,38 @@ def test_a_request_goes_to_the_urls_path_with_what_every_request_carries(url, ta
 
 def test_a_url_without_a_host_is_refused():
     with pytest.raises(ValueError, match="host"):
-        Endpoint("mcp.example", {})
+        Endpoint("mcp.example")
+
+
+@pytest.mark.parametrize(("url", "target"), [("http://h/mcp", "/mcp?key=k%26"), ("http://h/mcp?a=b", "/mcp?a=b&key=k%26")])
+def test_a_key_of_the_query_goes_with_every_request(url, target):
+    assert Endpoint(url, Credentials(query={"key": "k&"})).request("GET", {}).startswith(f"GET {target} HTTP/1.1\r\n".encode())
+
+
+async def test_every_message_carries_the_token_of_now_and_one_that_is_refused_is_given_up():
+    server, clock = Server("modern"), Clock()
+    async with origin(TokenEndpoint()) as id, serving(server, credentials=Credentials(tokens=Tokens(id.url, "me", "s3cret", now=clock))) as upstream:
+        await send(upstream)
+        assert {seen.headers["authorization"] for _, seen in server.posts} == {"Bearer t1"}
+
+        async def refuse(connection, message):
+            await connection.answer(b"{}", "401 Unauthorized")
+
+        clock.now += PAUSE_S + 1
+        server.call, call = refuse, server.call
+        assert (await send(upstream)).result["isError"]
+        server.call = call
+        assert words(await send(upstream)) == "done"
+        assert server.posts[-1][1].headers["authorization"] == "Bearer t2"
+
+
+async def test_without_a_token_nothing_is_sent():
+    async with origin(TokenEndpoint("503 Later")) as id, origin(Server("modern").script) as it:
+        upstream = McpHttp("shop", it.url, Credentials(tokens=Tokens(id.url, "me", "s3cret")))
+        with pytest.raises(UpstreamFault) as caught:
+            await upstream.open()
+        await upstream.close()
+        assert (caught.value.kind, it.seen) == ("unavailable", [])
 
 
 # ---- meeting ------------------------------------------------------------------------------------------------------------
@@ -95,10 +130,19 @@ async def test_the_greeting_of_a_call_takes_no_longer_than_the_call_may():
 
 
 async def test_the_first_call_waits_until_the_session_is_ready():
-    server = Server("legacy")
+    too_early: list = []
+
+    async def note(connection, message):
+        try:
+            await until(lambda: server.heard[3:], "a message after it", 0.1)
+        except AssertionError:
+            too_early.append(False)
+
+    server = Server("legacy", note=note)
     async with serving(server):
         pass
     assert [message.get("method") for message in server.heard[1:4]] == ["initialize", "notifications/initialized", "tools/list"]
+    assert too_early == [False]
 
 
 async def test_a_session_id_that_is_none_is_refused():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from gateway.core.canonical import digest
 from gateway.core.deployment import STREAM
 from gateway.core.events import PoliciesLoaded
 from gateway.core.model import Tool
+from gateway.ledger.ledger import StoreLedger
+from gateway.ledger.postgres import PostgresLedger
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.ports import Committed, Decision, LedgerFault, Step
 from gateway.upstreams import pins as under_test
 from gateway.upstreams.pins import CHANGED, NEW, Pins
 from tests.fakes import FakeClock
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -60,13 +63,13 @@ GET, PUT = tool("crm.get"), tool("crm.put")
 OTHER = tool("crm.get", "Does something else.")
 
 
-async def opened(ledger: SqliteLedger, changed: Any = lambda: None, **options: Any) -> Pins:
+async def opened(ledger: StoreLedger, changed: Any = lambda: None, **options: Any) -> Pins:
     pins = Pins(ledger, **options)
     await pins.open(changed)
     return pins
 
 
-async def kinds(ledger: SqliteLedger) -> list[str]:
+async def kinds(ledger: StoreLedger) -> list[str]:
     return [type(one.event).__name__ for one in await ledger.events(STREAM)]
 
 
@@ -162,3 +165,22 @@ async def test_following_goes_on_after_an_outage(ledger: Wilful, monkeypatch: py
         await heard.wait()
     assert pins.objection(GET) is None
     await pins.close()
+
+
+async def test_two_gateways_on_one_database_pin_once_and_hear_of_each_other(new_database: Callable[[], str]) -> None:
+    dsn, heard = new_database(), asyncio.Event()
+    ledgers = [PostgresLedger(dsn, empty=streams.empty, evolve=streams.evolve, clock=FakeClock()) for _ in range(2)]
+    for ledger in ledgers:
+        await ledger.open()
+    one, two = await opened(ledgers[0]), await opened(ledgers[1], heard.set)
+    await asyncio.gather(one.see("crm", [GET, PUT]), two.see("crm", [OTHER, PUT]))
+    assert (await kinds(ledgers[0]), one.pins) == (["ToolsPinned"], two.pins)
+    wanted = OTHER if one.objection(OTHER) else GET
+    heard.clear()
+    await one.accept([wanted], "user:ops")
+    await asyncio.wait_for(heard.wait(), WAIT_S)
+    assert two.objection(wanted) is None
+    for pins in (one, two):
+        await pins.close()
+    for ledger in ledgers:
+        await ledger.close()

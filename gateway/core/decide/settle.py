@@ -17,13 +17,17 @@ from gateway.core.streams import State
 
 @dataclass(frozen=True)
 class SettleCommand:
-    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`. `probe`: how a doubt is found out."""
+    """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`, `whole` what it is only a note of.
+
+    `probe`: how a doubt is found out.
+    """
 
     call: str
     attempt: int
     owner: str
     outcome: Outcome
     result: Payload | None
+    whole: Payload | None = None
     probe: Probe | None = None
 
 
@@ -38,6 +42,8 @@ def _settle(draft: Draft, command: SettleCommand) -> None:
     record = draft.tree.calls[command.call]
     if record.state == "admitted" and (record.attempt, record.owner) == (command.attempt, command.owner):
         record_outcome(draft, record, command.outcome, command.result, command.owner, command.probe)
+        if command.whole is not None:
+            draft.keep(command.whole)
 
 
 def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: Payload | None, by: str, probe: Probe | None) -> None:
@@ -109,7 +115,7 @@ def recover(
         if isinstance(command, SettleCommand):
             _settle(draft, command)
         elif record.effect is Effect.NON_IDEMPOTENT:
-            lost = SettleCommand(record.id, command.attempt, record.owner, given_up(record), None, command.rule.probe)
+            lost = SettleCommand(record.id, command.attempt, record.owner, given_up(record), None, probe=command.rule.probe)
             _settle(draft, lost)
         else:
             _again(draft, command)

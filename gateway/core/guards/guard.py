@@ -187,6 +187,16 @@ class Guard:
         """LIMIT: what would be exceeded, judged by the run tree's state inside the step."""
         return ()
 
+    @property
+    def inspects(self) -> bool:
+        """RESULT: does it look into a result? Then nobody may see one that it hasn't seen."""
+        return False
+
+    @property
+    def read_bytes(self) -> int | None:
+        """RESULT: how much of an answer is worth reading; None: it doesn't care."""
+        return None
+
     def review(self, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Finding | None]:
         """RESULT: the result as it may be recorded and seen, and what was wrong with it."""
         return result, None

@@ -17,6 +17,10 @@ from gateway.core.units import SIZE, size_bytes
 
 DEFAULT_MAX_BYTES = 256 * 1024
 NO_CAP = 1 << 50
+RESULTS = "gateway://results/"
+"""What the URI of a result begins with that is kept aside; its key follows."""
+_BEGINNING = 1_000
+_WORTH_READING = 1024 * 1024
 REDACTED = "[redacted]"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 
@@ -70,6 +74,15 @@ class ResultGuard(Guard):
         shape = section.shape(part["schema"], f"{section.pointer['rule']}/result/schema") if "schema" in part else None
         return cls(cap, redact, shape)
 
+    @property
+    def inspects(self) -> bool:
+        return bool(self.redact) or self.shape is not None
+
+    @property
+    def read_bytes(self) -> int:
+        """What is over the cap is kept aside, within reason."""
+        return max(4 * self.max_bytes, _WORTH_READING)
+
     def review(self, result: Mapping[str, Json]) -> tuple[Mapping[str, Json], Finding | None]:
         if _size(result) > self.max_bytes:  # before anything that costs more than reading it once
             return _note("result.too_large", f"The tool ran, but its result is over the cap of {self.max_bytes} bytes; it was dropped.")
@@ -104,6 +117,21 @@ class ResultGuard(Guard):
         value = _parsed(block["text"]) if _is_text(block) else None
         clean = self._clean(value, taken)
         return block if clean is value or clean == value else {**block, "text": json.dumps(clean, ensure_ascii=False, separators=(",", ":"))}
+
+
+def kept_aside(result: Mapping[str, Json]) -> dict[str, Json]:
+    """The note in place of a result that is over the cap and that nothing had to be taken out of: how long it is, and how it begins."""
+    words = " ".join(block["text"][:_BEGINNING] for block in _blocks(result) if _is_text(block))[:_BEGINNING]
+    message = f"The tool ran. Its result has {_size(result)} bytes, more than is shown here."
+    note: dict[str, Json] = {"content": [{"type": "text", "text": f"{message} It begins:\n{words}" if words else message}]}
+    return {**note, "isError": bool(result.get("isError"))}
+
+
+def linked(note: Mapping[str, Json], run: str, call: str, key: str, size: int) -> dict[str, Json]:
+    """The note with the way to the whole result, which is kept under `key`."""
+    how = f"The whole result as JSON: read this resource, or GET /v1/runs/{run}/results/{key}"
+    link = {"type": "resource_link", "uri": RESULTS + key, "name": f"result of {call}", "description": how, "mimeType": "application/json"}
+    return {**note, "content": [*note["content"], {**link, "size": size}]}
 
 
 def _note(reason: str, message: str) -> tuple[Mapping[str, Json], Finding]:

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.core.guards.result import RESULTS
 from gateway.core.model import Json
 from gateway.core.outcomes import FAULTS
 from gateway.doors.mcp.post import Post
 from gateway.engine import Engine
 from gateway.ports import RequestFault, Server, UpstreamFault, UpstreamRefusal
-from gateway.wire import jsonrpc
+from gateway.wire import json, jsonrpc
 from gateway.wire.jsonrpc import Request, RpcError
 
 log = logging.getLogger("gateway.mcp")
@@ -97,6 +98,9 @@ class Servers:
         """The result of a request about resources, prompts or completion; a server's `input_required` too.
 
         Raises RpcError, the server's own among them, and RequestFault where it gave no answer."""
+        uri = request.params.get("uri")
+        if request.method == "resources/read" and isinstance(uri, str) and uri.startswith(RESULTS):
+            return await self._kept_aside(post, uri)
         if CAPABILITY[request.method] not in self.capabilities():
             raise RpcError(jsonrpc.METHOD_NOT_FOUND, "Method not found", request.id, request.method)
         usable = await self.usable(post)
@@ -115,6 +119,11 @@ class Servers:
         params |= {"ref": {**place, named_by: local}} if "ref" in params else {named_by: local}
         return await _first(chosen, request, params, capabilities)
 
+    async def _kept_aside(self, post: Post, uri: str) -> Mapping[str, Json]:
+        """The whole of a result that was too long to be shown. Raises RequestFault."""
+        value = await self._engine.kept_aside(post.caller, await post.run(self._engine), uri.removeprefix(RESULTS))
+        return {"contents": [{"uri": uri, "mimeType": "application/json", "text": json.dumps(value).decode()}]}
+
     async def _list(self, usable: Usable, kind: _List, request: Request) -> Mapping[str, Json]:
         offering = usable.offering(kind.capability)
         start, cursor = _place(request, offering)
@@ -123,7 +132,7 @@ class Servers:
             if name < start:
                 continue
             try:
-                result = await server.request(request.method, {} if cursor is None else {"cursor": cursor}, remaining_ms=PATIENCE_MS)
+                result = await _asked(server, request.method, {} if cursor is None else {"cursor": cursor}, {})
             except (UpstreamFault, UpstreamRefusal) as fault:
                 log.warning("upstream %s: %s: %s", name, request.method, fault)
                 result = {}
@@ -139,11 +148,21 @@ class Servers:
         return {kind.member: found}
 
 
+async def _asked(server: Server, method: str, params: Mapping[str, Json], capabilities: Mapping[str, Json]) -> Mapping[str, Json]:
+    """These are reads all: one that broke off, as on a connection that its server had just given up, is made once more."""
+    try:
+        return await server.request(method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+    except UpstreamFault as fault:
+        if fault.kind not in ("closed", "reset"):
+            raise
+    return await server.request(method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+
+
 async def _first(servers: list[Server], request: Request, params: Mapping[str, Json], capabilities: Mapping[str, Json]) -> Mapping[str, Json]:
     """The first server's answer that is one; else the last one's refusal."""
     for left, server in zip(range(len(servers) - 1, -1, -1), servers, strict=True):
         try:
-            return await server.request(request.method, params, remaining_ms=PATIENCE_MS, capabilities=capabilities)
+            return await _asked(server, request.method, params, capabilities)
         except UpstreamRefusal as no:
             if not left:
                 raise RpcError(no.code, no.message, request.id, no.data) from None

@@ -87,7 +87,7 @@ class Stateless:
 
     async def _call(self, post: Post, request: Request, line: Line) -> dict[str, Any]:
         meta: dict[str, Any] = request.params["_meta"]
-        info, level = meta.get(mcp.META_CLIENT_INFO), meta.get(mcp_input.META_LOG_LEVEL)
+        info, level = meta.get(mcp.META_CLIENT_INFO), meta.get(mcp.META_LOG_LEVEL)
         token = self._tools.token(post, meta)
         call = await self._tools.call(post, request, meta, info.get("name") if isinstance(info, dict) else None, token)
         self._tools.check_params(post, request, call)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from gateway.doors.http import Departure
-from gateway.doors.mcp.post import Post
+from gateway.doors.mcp.post import Post, Rejected
 from gateway.doors.mcp.servers import Servers, Usable
 from gateway.doors.mcp.stream import Stream
 from gateway.ports import Catalog, Notice, UpstreamFault, UpstreamRefusal
@@ -26,6 +26,8 @@ log = logging.getLogger("gateway.mcp")
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 MAX_URIS: Final = 1_000
 MAX_SESSIONS: Final = 1_000
+MAX_STREAMS: Final = 32
+"""Of one principal, in this process."""
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 UPDATED: Final = "notifications/resources/updated"
 _FLAGS: Final = {
@@ -44,13 +46,13 @@ class Subscriptions:
         self._servers = servers
         self._watched: dict[str, Counter[str]] = {}
         self._of_sessions: dict[str, dict[tuple[str, str], str]] = {}
-        self._stopped: set[asyncio.Future[None]] = set()
+        self._streams: dict[asyncio.Future[None], str] = {}
 
     def stop(self) -> None:
         """End all streams."""
-        for waiting in self._stopped:
-            if not waiting.done():
-                waiting.set_result(None)
+        for over in self._streams:
+            if not over.done():
+                over.set_result(None)
 
     # ---- 2026-07-28 -----------------------------------------------------------------------------------------------------
 
@@ -60,6 +62,8 @@ class Subscriptions:
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
         if not isinstance(wanted, dict) or not _are_uris(uris):
             raise RpcError(jsonrpc.INVALID_PARAMS, "params.notifications must say what to tell, at most 1000 URIs among it", request.id)
+        if list(self._streams.values()).count(post.caller.principal.id) >= MAX_STREAMS:
+            raise Rejected(429, f"a principal listens on at most {MAX_STREAMS} streams; close one", request.id)
         usable = await self._servers.usable(post)
         places = {place: uri for uri in uris or () for place in _places(usable, uri)}
         tag = {"_meta": {META_SUBSCRIPTION: request.id}}
@@ -81,7 +85,7 @@ class Subscriptions:
 
     async def _until_over(self, post: Post, places: Uris, hear: Callable[[Notice], None]) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stopped.add(over)
+        self._streams[over] = post.caller.principal.id
         unhear = self._catalog.listen(hear)
         try:
             await self._watch(places, 1)
@@ -89,7 +93,7 @@ class Subscriptions:
                 await asyncio.wait([over, gone], return_when=asyncio.FIRST_COMPLETED)
         finally:
             unhear()
-            self._stopped.discard(over)
+            del self._streams[over]
             await self._watch(places, -1)
 
     # ---- sessions -------------------------------------------------------------------------------------------------------

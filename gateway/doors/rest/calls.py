@@ -48,6 +48,11 @@ async def show_call(x: Exchange) -> Answer | Problem:
     return _answer(x, await x.engine.call_state(x.caller, x.path["run"], x.path["call"], _ms(x.query.get("wait"))))
 
 
+async def show_result(x: Exchange) -> Answer:
+    """All of a result that was too long to be shown with its call."""
+    return Answer(200, await x.engine.kept_aside(x.caller, x.path["run"], x.path["result"]))
+
+
 def _answer(x: Exchange, reply: Reply) -> Answer | Problem:
     if isinstance(reply, Completed):
         return Answer(200, completed_json(reply))
@@ -149,4 +154,5 @@ OPERATIONS = (
         "GET", "/v1/runs/{run}/calls/{call}", show_call, "Look at a call, or wait for it",
         {200: refer("CompletedCall"), 202: refer("HeldCall")}, query={"wait": WAIT},
     ),
+    Operation("GET", "/v1/runs/{run}/results/{result}", show_result, "Read the whole of a long result", {200: {"type": "object"}}),
 )  # fmt: skip

@@ -8,8 +8,9 @@ import pytest
 
 from gateway.core.assess import review
 from gateway.core.guards.guard import Placed
-from gateway.core.guards.result import DEFAULT_MAX_BYTES, NO_CAP, REDACTED, ResultGuard, structured
+from gateway.core.guards.result import DEFAULT_MAX_BYTES, NO_CAP, REDACTED, RESULTS, ResultGuard, kept_aside, linked, structured
 from gateway.core.model import Outcome
+from gateway.core.policy import MOST_READ
 from tests.core.guards.given import Written, rule
 
 CARD = "4111111111111111"
@@ -156,8 +157,39 @@ def test_the_record_holds_only_what_the_agent_gets() -> None:
 
 
 def test_a_call_whose_result_cannot_be_used_has_failed_though_it_happened() -> None:
-    outcome = reviewed(guard(max_bytes=5))
-    assert (outcome.state, outcome.reason, outcome.answered) == ("failed", "result.too_large", True)
+    outcome = reviewed(guard(shape=lambda value: ("no",)))
+    assert (outcome.state, outcome.reason, outcome.answered, outcome.whole) == ("failed", "result.invalid", True, None)
+
+
+def test_a_result_that_is_only_too_long_is_kept_whole_beside_a_note_of_how_it_begins() -> None:
+    long = LEAK.but(result={"content": [text("once upon a time " * 1000)], "isError": False})
+    outcome = review(replace(rule(), guards=(Placed(guard(max_bytes=5), "p.yaml:9"),)), long)
+    assert (outcome.state, outcome.reason, outcome.whole) == ("succeeded", "result.too_large", long.result)
+    assert outcome.result is not None
+    words = outcome.result["content"][0]["text"]
+    assert ("once upon a time" in words, len(words) < 1_200, outcome.result["isError"]) == (True, True, False)
+
+
+@pytest.mark.parametrize("other", [guard(("card",)), guard(shape=lambda value: ()), guard(("card",), max_bytes=5)])
+def test_what_a_guard_must_look_into_is_not_kept_when_it_is_too_long(other: ResultGuard) -> None:
+    placed = (Placed(guard(max_bytes=5), "p.yaml:9"), Placed(other, "ceiling.yaml:9"))
+    for order in (placed, placed[::-1]):
+        outcome = review(replace(rule(), guards=order), LEAK)
+        assert (outcome.state, outcome.reason, outcome.whole, CARD in json.dumps(outcome.result)) == ("failed", "result.too_large", None, False)
+
+
+def test_the_note_leads_to_the_whole_result() -> None:
+    note = linked(kept_aside({"content": []}), "run_1", "call_1", "abc", 7)
+    link = note["content"][-1]
+    assert (link["type"], link["uri"], link["size"], "/v1/runs/run_1/results/abc" in link["description"]) == (
+        "resource_link", RESULTS + "abc", 7, True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("cap", "read"), [(5, 1 << 20), (1 << 20, 4 << 20), (NO_CAP, MOST_READ)])
+def test_of_an_answer_no_more_is_read_than_can_be_kept(cap: int, read: int) -> None:
+    assert replace(rule(), guards=(Placed(guard(max_bytes=cap), "p.yaml:9"),)).read_bytes == read
+    assert replace(rule(), guards=(Placed(guard(max_bytes=cap), "p.yaml:9", shadow=True),)).read_bytes == MOST_READ
 
 
 def test_in_shadow_or_in_a_skipped_rule_it_changes_nothing() -> None:

@@ -116,6 +116,17 @@ async def test_a_server_that_gives_no_answer_is_said_to_be_so(fault, reason):
     assert (await asked(engine_of(server), "prompts/get", name="p"))["error"]["data"]["reason"] == reason
 
 
+async def test_a_request_that_broke_off_is_made_once_more():
+    server = FakeServer("a", ALL)
+    broken = UpstreamFault("closed", "broke off")
+    server.answers |= {"prompts/list": [broken, {"prompts": [{"name": "p"}]}], "prompts/get": [broken, {"messages": []}]}
+    engine = engine_of(server)
+    assert (await asked(engine, "prompts/list"))["result"]["prompts"] == [{"name": "p"}]
+    assert (await asked(engine, "prompts/get", name="p"))["result"]["messages"] == []
+    server.answers["prompts/get"] = [broken, broken]
+    assert (await asked(engine, "prompts/get", name="p"))["error"]["data"]["reason"] == "upstream.unavailable"
+
+
 async def test_what_nobody_offers_is_no_method_and_no_capability():
     engine = engine_of(FakeServer("a", {"prompts": {}}), FakeServer("b", {}))
     for method in ("resources/list", "resources/read", "completion/complete"):

@@ -104,6 +104,20 @@ async def test_a_gateway_that_stops_ends_each_stream_with_its_result():
         assert (final["id"], final["result"]["resultType"], final["result"]["_meta"][ID]) == (1, "complete", 1)
 
 
+async def test_a_principal_has_so_many_streams_and_no_more(monkeypatch):
+    monkeypatch.setattr(subscriptions, "MAX_STREAMS", 1)
+    engine = engine_of("a")
+    app = door(engine)
+    first = await listening(engine, app)
+    refused = await post(app, message("subscriptions/listen", notifications={}))
+    assert (refused.status, refused.json["error"]["code"], refused.json["id"]) == (429, -32600, 1)
+    first.leave()
+    await first.answered()
+    second = await listening(engine, app)
+    second.leave()
+    await second.answered()
+
+
 async def test_a_stream_is_kept_open_by_comments():
     exchange = Exchange(door(engine_of("a"), heartbeat_s=0.001), message("subscriptions/listen", notifications={}))
     async with asyncio.timeout(5):

@@ -81,6 +81,9 @@ class Shelf:
     def away(self, name: str) -> str | None:
         return None
 
+    def pins(self) -> dict[str, Any]:
+        return {}
+
     def all(self) -> Sequence[Tool]:
         return self.tools
 

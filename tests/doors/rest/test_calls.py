@@ -27,6 +27,23 @@ async def test_a_call_answers_with_its_result_and_budget(it: Stage) -> None:
         assert body["budget"]["tool_calls_left"] == 9
 
 
+async def test_a_result_that_is_too_long_to_be_shown_is_read_by_the_key_in_its_note(it: Stage) -> None:
+    long = result(text="x" * 300_000)
+
+    async def lists(arguments: Any) -> dict[str, Any]:
+        return long
+
+    it.shelf.acts["crm.get_order"] = lists
+    async with it.client("bot") as bot, it.client("other") as other:
+        run = await opened(bot)
+        body = (await bot.post(f"/v1/runs/{run}/calls", json=READ)).json()
+        assert (body["status"], body["reason"], body["result"]["isError"]) == ("succeeded", "result.too_large", False)
+        path = body["result"]["content"][-1]["description"].rpartition("GET ")[2]
+        assert (await bot.get(path)).json() == long
+        assert (await other.get(path)).status_code == 404
+        assert (await bot.get(path + "0")).status_code == 410
+
+
 async def test_a_repeated_write_is_replayed_with_a_message(it: Stage) -> None:
     async with it.client("bot") as bot:
         run = await opened(bot)

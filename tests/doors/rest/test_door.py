@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.perform.__name__)
 async def test_every_operation_needs_a_bearer(it: Stage, operation: calls.Operation) -> None:
-    path = operation.path.format(run="run_x", turn=1, call="call_x_1", hold="hold_x_1")
+    path = operation.path.format(run="run_x", turn=1, call="call_x_1", hold="hold_x_1", result="abc")
     for key in (None, "nobody's"):
         async with it.client(key) as client:
             response = await client.request(operation.method, path, json={})
