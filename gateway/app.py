@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import secrets
@@ -23,6 +24,7 @@ from gateway.doors.mcp import McpDoor
 from gateway.doors.names import Names
 from gateway.doors.rest import RestDoor
 from gateway.engine import Engine, fault, stopping
+from gateway.engine.sweep import RECORDING_S
 from gateway.policy.lint import Deployment, lint
 from gateway.policy.store import LoadedPolicies, load_policies
 from gateway.ports import Decision, GatewayFault, Ledger, PolicyError
@@ -30,7 +32,6 @@ from gateway.settings import Settings
 from gateway.settings_document import is_loopback
 from gateway.system import SystemClock, SystemIds
 
-GRACE_S = 10
 KEEP_ALIVE_S = 75
 CONCURRENCY = 4096
 
@@ -55,10 +56,14 @@ class App:
     def __init__(self, settings: Settings, policies: LoadedPolicies) -> None:
         clock, keys = SystemClock(), _secrets(settings)
         self.policies = policies
+        self._grace_ms = settings.stop_grace_ms
         self.fault: GatewayFault | None = None
         self._ledger = ledger(settings, clock)
         self.catalog = catalog(settings, self._ledger)
-        self.engine = Engine(self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]), caps=caps(settings))
+        self.engine = Engine(
+            self._ledger, self.catalog, policies, clock, SystemIds(clock, keys[0]),
+            caps=caps(settings), retain_payloads_ms=settings.retain_payloads_ms,
+        )  # fmt: skip
         authenticate, names = Authenticator(principals(settings), keys, clock), Names(self.catalog)
         self._rest = RestDoor(self.engine, authenticate, names, self._ready, own_version())
         self._mcp = McpDoor(self.engine, authenticate, names, keys, clock, server_info={"name": "tool-call-gateway", "version": own_version()})
@@ -76,10 +81,6 @@ class App:
         is_mcp = path == "/mcp" or (path.startswith("/r/") and path.endswith("/mcp") and path.count("/") == 3)
         await (self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send))
 
-    def leave_off(self) -> None:
-        """The server stops: streams that would go on for ever end, so that it needn't wait for them."""
-        self._mcp.stop()
-
     async def _ready(self) -> None:
         """Raises until calls can be taken, and while they can't: the gateway stops, or its ledger can't be written."""
         if self.engine.stopping:
@@ -87,6 +88,11 @@ class App:
         await self._ledger.transact([deployment.STREAM], lambda states, now: Decision((), None))
 
     # ---- life -----------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Admit nothing more and answer who waits; what is on the wire has its grace, the rest is recorded. May be called again."""
+        self._mcp.stop()  # streams that would go on for ever
+        await self.engine.stop(self._grace_ms)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -109,7 +115,7 @@ class App:
             await record_policies(self._ledger, self.policies)
             stack.push_async_callback(self.catalog.close)
             await self.catalog.open()
-            stack.push_async_callback(self.engine.stop, GRACE_S * 1000)
+            stack.push_async_callback(self.stop)
             await self.engine.start()
             gc.collect()
             gc.freeze()  # what lives as long as the process need never be looked through again
@@ -155,20 +161,25 @@ class Server(uvicorn.Server):
     listening: Callable[[int], None] | None = None
     guest = False
 
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         with nullcontext() if self.guest else super().capture_signals():
             yield
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if isinstance(app := self.config.app, App):
-            app.leave_off()
-        await super().shutdown(sockets)
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.listening is not None:
             self.listening(self.servers[0].sockets[0].getsockname()[1])
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """The gateway stops first, so that whoever waits is answered before connections are closed."""
+        ending = asyncio.ensure_future(self._app.stop())
+        await super().shutdown(sockets)
+        await ending
 
 
 def server(app: App, settings: Settings) -> Server:
@@ -187,12 +198,13 @@ def server(app: App, settings: Settings) -> Server:
             server_header=False,
             limit_concurrency=CONCURRENCY,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=settings.stop_grace_ms // 1000 + RECORDING_S + 2,  # the last resort: the gateway has answered before
             proxy_headers=bool(settings.behind_proxy),
             forwarded_allow_ips=list(settings.behind_proxy),
             ssl_certfile=settings.tls.cert if settings.tls else None,
             ssl_keyfile=settings.tls.key if settings.tls else None,
-        )
+        ),
+        app,
     )
 
 

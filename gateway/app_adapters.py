@@ -65,7 +65,6 @@ def _unusable(settings: Settings) -> Iterator[str]:
         "principals.jwt": settings.jwt,
         "limits.quotas": any(limit.quotas for limit in settings.limits),
         "notify": settings.notify.webhook or settings.notify.apprise,
-        "retention": settings.retain_payloads_ms,
     }
     yield from (f"{name}: this version can't do that yet; take it out" for name, asked in absent.items() if asked)
 

@@ -157,6 +157,12 @@ class Ledger(Protocol):
     async def in_flight(self) -> list[str]:
         """Run streams that have an admitted, unsettled call."""
 
+    async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        """Calls that some process must look after by `now` (`Tree.call_due_at`), the longest due first."""
+
+    async def erase(self, closed_by: int) -> int:
+        """Erase the payloads of every tree whose root run had closed by then, a few at a time; events stay. How many."""
+
     async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
         """Newest first from a view (`runs`, `calls`, `holds`, `votes`), filtered by equality on columns; `before` is an id to page on."""
 

@@ -177,6 +177,7 @@ class Settings:
     limits: tuple[LimitSettings, ...]
     notify: NotifySettings
     retain_payloads_ms: int | None
+    stop_grace_ms: int
     tls: TlsSettings | None
     behind_proxy: tuple[str, ...]
     hosts: tuple[str, ...]
@@ -216,6 +217,7 @@ def _settings(root: Section) -> Settings:
         limits=_limits(root),
         notify=_notify(root.section("notify")),
         retain_payloads_ms=root.section("retention").convert("payloads", duration_ms, None),
+        stop_grace_ms=root.convert("stop_grace", duration_ms, 10_000),
         tls=_tls(root),
         behind_proxy=_behind_proxy(root),
         hosts=tuple(map(str.lower, root.get("hosts", ()))) if root.sound("hosts") else (),

@@ -196,6 +196,7 @@ SETTINGS_SCHEMA: dict[str, Any] = {
             "limits": {"anyOf": [_LIMIT, _list(_LIMIT)]},
             "notify": _mapping({"webhook": _mapping({"url": _HIDDEN, "secret": _REFERENCE}, "url", "secret"), "apprise": _list(_HIDDEN)}),
             "retention": _mapping({"payloads": DURATION_SCHEMA}),
+            "stop_grace": DURATION_SCHEMA,
             "tls": _mapping({"cert": _TEXT, "key": _TEXT}, "cert", "key"),
             "behind_proxy": _list(_TEXT, minItems=1),
             "hosts": _list(_HOST, minItems=1),

@@ -61,6 +61,35 @@ async def a_5xx_fails_a_read_and_leaves_a_write_in_doubt(agent: Any) -> None:
     assert len(agent.took("p")) == 1
 
 
+async def reconciled(agent: Any, outcome: str, **more: Any) -> None:
+    """A person's word on the last call."""
+    said = {"outcome": outcome, "why": "it was looked up", **more}
+    answer = await agent.mia.post(f"/v1/runs/{agent.run}/calls/{agent.last.body['call']}/reconcile", json=said)
+    assert answer.status_code == 200, answer.text
+
+
+@scenario("call.in_doubt", on=BOTH)
+async def a_person_ends_a_doubt_and_a_repeat_gets_what_they_found(agent: Any) -> None:
+    await same(agent, "refused:call.in_doubt", "quick_pay", id="h", do="hang")
+    await reconciled(agent, "happened", result={"paid": 1})
+    await same(agent, "replayed", "quick_pay", id="h", do="hang")
+    assert agent.last.result["structuredContent"] == {"paid": 1}
+    await same(agent, "refused:call.in_doubt", "quick_pay", id="a", do="hang")
+    await reconciled(agent, "abandoned")
+    await same(agent, "refused:call.in_doubt", "quick_pay", id="a", do="hang")
+    assert [len(agent.took(id)) for id in "ha"] == [1, 1]
+
+
+@scenario("call.in_doubt")
+async def what_did_not_happen_is_sent_once_more_under_its_key(agent: Any) -> None:
+    await same(agent, "refused:call.in_doubt", "pay", id="n", do="cut")
+    await reconciled(agent, "did_not_happen")
+    await agent.reached("n", 2)
+    await agent.until_calls(in_doubt=1)
+    await same(agent, "refused:call.in_doubt", "pay", id="n", do="cut")
+    assert (len(agent.took("n")), len({one["key"] for one in agent.took("n")})) == (2, 1)
+
+
 @scenario()
 async def retries_keep_the_key_and_cost_a_call_each(agent: Any) -> None:
     await same(agent, "done", "again", id="r", do="flaky")

@@ -63,12 +63,12 @@ limits: {{open_runs: 3}}
 """
 
 
-def settings_in(folder: Path, url: str = "http://127.0.0.1:9", extra_policy: str = "") -> Settings:
+def settings_in(folder: Path, url: str = "http://127.0.0.1:9", extra_policy: str = "", extra: str = "") -> Settings:
     """Write a deployment into the folder and read it."""
     (folder / "policies").mkdir(exist_ok=True)
     (folder / "policies" / "shop.yaml").write_text(POLICY + extra_policy)
     hashes = {id.partition(":")[2]: hashlib.sha256(key.encode()).hexdigest() for id, key in KEYS.items()}
-    (folder / "gateway.yaml").write_text(SETTINGS.format(url=url, **hashes))
+    (folder / "gateway.yaml").write_text(SETTINGS.format(url=url, **hashes) + extra)
     return load_settings(folder / "gateway.yaml", {"GATEWAY_SECRET": SECRET})
 
 
@@ -102,10 +102,10 @@ async def started(running: uvicorn.Server, task: asyncio.Task[None]) -> int:
 
 
 @asynccontextmanager
-async def served(folder: Path, script: Any = echo, extra_policy: str = "") -> AsyncIterator[Served]:
+async def served(folder: Path, script: Any = echo, extra_policy: str = "", extra_settings: str = "") -> AsyncIterator[Served]:
     """Start everything, and stop it again in order."""
     async with origin(script) as it:
-        settings = settings_in(folder, it.url, extra_policy)
+        settings = settings_in(folder, it.url, extra_policy, extra_settings)
         app = create_app(settings)
         running = server(app, settings)
         task = asyncio.ensure_future(running.serve())

@@ -45,7 +45,6 @@ from tests.upstreams.openapi.stage import FLEET, SHOP
         ({"ledger": LedgerSettings(postgresql=Secret("postgresql://db/x")), "secret": ()}, "secret"),
         ({"limits": (LimitSettings(quotas=(QuotaSettings(60_000, tool_calls=5),)),)}, "quotas"),
         ({"notify": NotifySettings(apprise=(Secret("slack://s3cret"),))}, "notify"),
-        ({"retain_payloads_ms": 1}, "retention"),
         ({"listen": ListenSettings("0.0.0.0")}, "listen"),
         ({"listen": ListenSettings("0.0.0.0"), "keys": (), "behind_proxy": ("10.0.0.7",)}, "listen"),
     ],
@@ -59,7 +58,7 @@ def test_what_would_be_unsafe_or_is_not_built_is_refused_by_name(tmp_path: Path,
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
-    settings = replace(settings_in(tmp_path), retain_payloads_ms=1, listen=ListenSettings("0.0.0.0"))
+    settings = replace(settings_in(tmp_path), notify=NotifySettings(apprise=(Secret("slack://s3cret"),)), listen=ListenSettings("0.0.0.0"))
     with pytest.raises(PolicyError) as caught:
         app_adapters.refuse_unusable(settings)
     assert len(str(caught.value).splitlines()) == 2

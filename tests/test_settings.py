@@ -54,6 +54,7 @@ roles: {{approver: ["group:finance"], operator: ["user:mia"], viewer: []}}
 limits: {{open_runs: 20, quotas: [{{per: day, tool_calls: 5000, cost_usd: 50}}]}}
 notify: {{webhook: {{url: "https://hook?token=${{env:SHORT}}", secret: "${{env:HOOK}}"}}, apprise: ["slack://hunter2"]}}
 retention: {{payloads: 30d}}
+stop_grace: 1m
 tls: {{cert: tls/cert.pem, key: /etc/key.pem}}
 behind_proxy: [10.0.0.0/8, "::1"]
 hosts: [Gateway.example, "::1"]
@@ -77,7 +78,7 @@ def test_everything_in_the_file_is_described(load, tmp_path):
     assert whole.notify.webhook.url.reveal() == "https://hook?token=hunter2"
     assert whole.notify.webhook.secret.reveal() == "whsec_hunter2"
     assert [url.reveal() for url in whole.notify.apprise] == ["slack://hunter2"]
-    assert whole.retain_payloads_ms == 30 * 86_400_000
+    assert (whole.retain_payloads_ms, whole.stop_grace_ms) == (30 * 86_400_000, 60_000)
     assert [str(path) for path in (whole.tls.cert, whole.tls.key)] == [str(tmp_path / "tls/cert.pem"), "/etc/key.pem"]
     assert whole.behind_proxy == ("10.0.0.0/8", "::1")
     assert whole.hosts == ("gateway.example", "::1")
@@ -96,7 +97,7 @@ def test_an_almost_empty_file_gives_the_defaults(load, tmp_path):
         None,
         (),
     )
-    assert least.retain_payloads_ms is None
+    assert (least.retain_payloads_ms, least.stop_grace_ms) == (None, 10_000)
     assert least.limits_of(Principal("agent:a")) == LimitSettings(None, None, 20, ())
 
 

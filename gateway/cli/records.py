@@ -1,4 +1,6 @@
-"""`gateway runs`, `gateway calls`, `gateway verify`: what the ledger holds, read without disturbing the gateway; and the stops of a run."""
+"""`gateway runs`, `gateway calls`, `gateway verify`: what the ledger holds, read without disturbing the gateway; the stops of a run; and a
+person's word on a call in doubt.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from gateway.cli import output
 from gateway.cli.arguments import command, group, listing, steering
 from gateway.cli.output import Failure
 from gateway.cli.place import asked, reading
+from gateway.core.events import CallProbed, CallReconciled
 from gateway.core.left import budget_left
 from gateway.core.lifecycle import CALL, RUN
 from gateway.core.run import Tree, stream_of
@@ -25,6 +28,11 @@ RUN_COLUMNS = ("run", "principal", "policy", "state", "status", "reason", "turns
 CALL_COLUMNS = ("call", "turn", "tool", "state", "reason", "attempt", "hold", "asked_at")
 FINDING_COLUMNS = ("reason", "message", "rule")
 
+WORDS = {
+    "happened": "it took effect",
+    "did_not_happen": "it did not: it is sent once more if its run is open and in time, else it frees its key",
+    "abandoned": "nobody will ever know: it is never sent again",
+}
 STOPS = {"freeze": "let a run start nothing more for now", "resume": "let a frozen run go on", "cancel": "end a run as cancelled"}
 
 
@@ -39,7 +47,11 @@ def add(commands: Any) -> None:
         one = steering(runs, act, what, steer)
         one.add_argument("id", metavar="RUN", help="its id, run_…, as `gateway runs list` shows it")
         one.set_defaults(act=act)
-    calls = group(commands, "calls", "list calls, or show one")
+    _add_calls(group(commands, "calls", "list calls, show one, or say what became of one in doubt"))
+    command(commands, "verify", "recompute the ledger's chain, states and views", lambda args: asyncio.run(check_ledger(args)))
+
+
+def _add_calls(calls: Any) -> None:
     some = listing(calls, lambda args: asyncio.run(list_calls(args)))
     some.add_argument("--run", dest="by_run", metavar="RUN", help="only those of this run, by its id")
     some.add_argument("--tool", dest="by_tool", metavar="TOOL", help="only those of this tool, by its full name, such as crm.get_order")
@@ -48,7 +60,13 @@ def add(commands: Any) -> None:
         calls, "show", "show one call with its events, arguments and result, and why it was denied", lambda args: asyncio.run(show_call(args))
     )
     show.add_argument("id", metavar="CALL", help="its id, call_…, as `gateway calls list` shows it")
-    command(commands, "verify", "recompute the ledger's chain, states and views", lambda args: asyncio.run(check_ledger(args)))
+    word = steering(calls, "reconcile", "say what became of a call in doubt", reconcile)
+    word.add_argument("id", metavar="CALL", help="its id, call_…, as `gateway calls list --state in_doubt` shows it")
+    outcome = word.add_mutually_exclusive_group(required=True)
+    for name, what in WORDS.items():
+        outcome.add_argument(f"--{name.replace('_', '-')}", dest="outcome", action="store_const", const=name, help=what)
+    word.add_argument("--why", metavar="TEXT", required=True, help="how you know; it is recorded with your name")
+    word.add_argument("--result", metavar="JSON", help="with --happened: the tool's own answer, for repeats of the call")
 
 
 async def list_runs(args: argparse.Namespace) -> None:
@@ -108,7 +126,7 @@ async def show_call(args: argparse.Namespace) -> None:
             data = await ledger.payload(stream, row[name]) if row[name] else None
             row[name] = json.loads(data) if data is not None else None
         events = [one for one in await ledger.events(stream, 0, 100_000) if getattr(one.event, "call", None) == args.id]
-    told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__} for one in events]
+    told = [{"seq": one.seq, "at": time_text(one.at), "event": type(one.event).__name__, **_said(one.event)} for one in events]
     findings, shadowed = _findings(events, "findings"), _findings(events, "shadowed")
     if args.json:
         output.say_json({**row, "findings": findings, "shadowed": shadowed, "events": told})
@@ -119,13 +137,34 @@ async def show_call(args: argparse.Namespace) -> None:
             output.say(f"\n{heading}")
             output.table(found, FINDING_COLUMNS, nothing="")
     output.say()
-    output.table(told, ("seq", "at", "event"), nothing="No events.")
+    output.table(told, ("seq", "at", "event", "by", "said"), nothing="No events.")
+
+
+def reconcile(args: argparse.Namespace) -> None:
+    body = {"outcome": args.outcome, "why": args.why}
+    if args.result is not None:
+        try:
+            body["result"] = json.loads(args.result)
+        except ValueError as wrong:
+            raise Failure(f"--result is no JSON: {wrong}.") from None
+    after = asked(args.config, args.url, "POST", "runs", stream_of(args.id), "calls", args.id, "reconcile", body=body)
+    if args.json:
+        output.say_json(after)
+    else:
+        output.say(visible(f"{after['call']} is {after['status']}. {after['message']}"))
 
 
 def _call(row: Mapping[str, Any]) -> dict[str, Any]:
     """A call's row; one that was denied at once had neither effect nor upstream, whatever the columns hold."""
     undecided = {"effect": None, "upstream": None} if row["state"] == "denied" and row["hold"] is None else {}
     return {**output.plain(row), **undecided}
+
+
+def _said(event: Any) -> dict[str, str]:
+    """Who said what of a call in doubt: a probe, or a person."""
+    if isinstance(event, CallReconciled):
+        return {"by": event.by, "said": f"{event.state}: {event.why}"}
+    return {"by": f"probe:{event.tool}", "said": f"{event.found}: {event.message}"} if isinstance(event, CallProbed) else {}
 
 
 def _text(name: str, row: Mapping[str, Any]) -> Any:

@@ -56,7 +56,7 @@ def assess(
     requirements = [] if found.enforced else [r for place in rule.stages[Stage.CONSENT] if (r := found.consent(place, ask))]
     return Assessment(
         policies.digest, rule, tool, ask.arguments, _fingerprint(rule, request.tool, ask.arguments), tuple(dict.fromkeys(found.enforced)),
-        tuple(dict.fromkeys(found.shadowed)), tuple(requirements), _repeat(rule), _show(requirements, ask),
+        tuple(dict.fromkeys(found.shadowed)), tuple(requirements), repeat_requirement(rule), _show(requirements, ask),
     )  # fmt: skip
 
 
@@ -126,7 +126,8 @@ def _fingerprint(rule: ToolRule, tool: str, arguments: Json) -> str:
     return fingerprint(tool, {name: arguments[name] for name in picked if name in arguments} if picked else arguments)
 
 
-def _repeat(rule: ToolRule) -> Requirement | None:
+def repeat_requirement(rule: ToolRule) -> Requirement | None:
+    """Whom a deliberate repeat waits for, whatever the rule's own gate says."""
     always = [getattr(place.guard, "always", None) for place in rule.stages[Stage.CONSENT] if not place.skipped]
     return next((requirement for requirement in always if requirement is not None), None)
 

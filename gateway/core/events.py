@@ -191,7 +191,7 @@ class CallAdmitted(CallAsked):
 class CallSettled(CallEvent):
     """What became of the attempt. `state`: succeeded, failed, cancelled, in_doubt. `result` is a payload hash.
 
-    `usd_micros` is the actual posted for this attempt.
+    `usd_micros` is the actual posted for this attempt. `probe_at`: when the gateway asks what became of a call in doubt; None if a person must.
     """
 
     attempt: int
@@ -203,6 +203,33 @@ class CallSettled(CallEvent):
     status: int | None = None
     usd_micros: int = 0
     by: str = ""
+    probe_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallProbed(CallEvent):
+    """`tool` was asked what became of a call in doubt. `found`: happened, absent, unclear (neither or both), failed (no usable answer).
+
+    `again_at`: when it is asked again; None where this ended the doubt, or where asking can't help.
+    """
+
+    tool: str
+    found: str
+    message: str = ""
+    again_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReconciled(CallEvent):
+    """A doubt has ended. `state`: succeeded, failed (it did not happen), ready (it did not, and is sent once more), abandoned.
+
+    `by` is a person, or `probe:TOOL`; `why` is their word. `result`: hash of the payload that a repeat is answered with.
+    """
+
+    state: str
+    by: str
+    why: str
+    result: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +383,7 @@ KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         RunOpened, RunFrozen, RunResumed, RunClosing, RunClosed, TurnOpened, TurnAnswered, TurnClosed, UsageReported,
-        CallDenied, CallHeld, CallAdmitted, CallSettled, CallReplayed, CallCancelled,
+        CallDenied, CallHeld, CallAdmitted, CallSettled, CallProbed, CallReconciled, CallReplayed, CallCancelled,
         VoteCast, HoldApproved, HoldDenied, HoldExpired, HoldVoided,
         RunRegistered, RunReleased, HoldCounted, HoldReleased, RunRefused, PoliciesLoaded, ToolsPinned, ToolsAccepted,
     )

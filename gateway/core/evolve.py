@@ -16,7 +16,7 @@ from immutables import Map
 from gateway.core import events as e
 from gateway.core.guards import FOLDED
 from gateway.core.guards.guard import Guard
-from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RUN, SETTLED_INPUT, TURN, IllegalTransition, state_of, step
+from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RECONCILED_INPUT, RUN, SETTLED_INPUT, TURN, IllegalTransition, state_of, step
 from gateway.core.model import Effect, Limits, Requirement
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, Vote, but
 
@@ -200,7 +200,7 @@ def _requirement(row: dict[str, Any]) -> Requirement:
 
 def _admitted(tree: Tree, run: Run, seq: int, at: int, event: e.CallAdmitted) -> tuple[Change, Change]:
     before = tree.calls.get(event.call)
-    if event.hold != (before.hold if before and before.state == "ready" else None):
+    if event.hold != _to_consume(tree, before):
         raise IllegalTransition(f"{event.call} consumes {event.hold}: an approved call consumes its own hold, no other call any")
     admission = {
         "state": step(CALL, state_of(before), "admit"), "upstream": event.upstream, "effect": Effect(event.effect), "key": event.key,
@@ -222,15 +222,52 @@ def _admitted(tree: Tree, run: Run, seq: int, at: int, event: e.CallAdmitted) ->
     return change, others
 
 
+def _to_consume(tree: Tree, before: CallRecord | None) -> str | None:
+    """The hold that lets a ready call go; one that is ready because it did not happen has none, or has consumed it."""
+    hold = tree.holds.get(before.hold or "") if before is not None and before.state == "ready" else None
+    return hold.id if hold is not None and hold.state == "approved" else None
+
+
 def _settled(tree: Tree, run: Run, seq: int, at: int, event: e.CallSettled) -> tuple[Change, Change]:
     record = tree.calls[event.call]
+    if record.state != "admitted":
+        raise IllegalTransition(f"{event.call} is {record.state}; only an admitted call is settled")
     state = step(CALL, record.state, SETTLED_INPUT[event.state])
     after = but(
         record, state=state, reason=event.reason, result=event.result, answered=event.answered, not_applied=event.not_applied,
-        status=event.status, usd_micros=event.usd_micros, settled_at=at, settled_seq=seq,
+        status=event.status, usd_micros=event.usd_micros, settled_at=at, settled_seq=seq, probe_at=event.probe_at, probes=0,
     )  # fmt: skip
-    doubts = run.in_doubt + (state == "in_doubt") - (record.state == "in_doubt")
+    doubts = run.in_doubt + (state == "in_doubt")
     return {"live": _without(run.live, record.id), "in_doubt": doubts, "active_at": at}, {"calls": tree.calls.set(record.id, after)}
+
+
+def _probed(tree: Tree, run: Run, seq: int, at: int, event: e.CallProbed) -> tuple[Change, Change]:
+    record = _doubted(tree, event.call)
+    return {}, {"calls": tree.calls.set(record.id, but(record, probe_at=event.again_at, probes=record.probes + 1))}
+
+
+_RECONCILED: dict[str, Change] = {
+    "succeeded": {"reason": None, "answered": True},
+    "failed": {"reason": "call.not_applied", "not_applied": True},
+    "ready": {"reason": None},
+    "abandoned": {},
+}
+
+
+def _reconciled(tree: Tree, run: Run, seq: int, at: int, event: e.CallReconciled) -> tuple[Change, Change]:
+    """`settled_seq` stays: another write that came after the doubt began supersedes the call, whenever somebody found out."""
+    record = _doubted(tree, event.call)
+    state = step(CALL, record.state, RECONCILED_INPUT[event.state])
+    after = but(record, state=state, result=event.result or record.result, settled_at=at, probe_at=None, **_RECONCILED[state])
+    live = run.live.set(record.id, state) if state in LIVE_CALL else run.live
+    return {"live": live, "in_doubt": run.in_doubt - 1}, {"calls": tree.calls.set(record.id, after)}
+
+
+def _doubted(tree: Tree, call: str) -> CallRecord:
+    record = tree.calls[call]
+    if record.state != "in_doubt":
+        raise IllegalTransition(f"{call} is {record.state}; this is about calls in doubt only")
+    return record
 
 
 def _replayed(tree: Tree, run: Run, seq: int, at: int, event: e.CallReplayed) -> tuple[Change, Change]:
@@ -308,6 +345,8 @@ _EVOLVERS: dict[type[e.Event], Evolver] = {
     e.CallHeld: _held,
     e.CallAdmitted: _admitted,
     e.CallSettled: _settled,
+    e.CallProbed: _probed,
+    e.CallReconciled: _reconciled,
     e.CallReplayed: _replayed,
     e.CallCancelled: _cancelled,
     e.VoteCast: _voted,

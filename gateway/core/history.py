@@ -93,7 +93,7 @@ class TreeHistory:
             ]  # fmt: skip
             if isinstance(event, e.CallHeld):
                 counted.append(("open_holds", spent.holds, limits.open_holds))
-            elif isinstance(event, e.CallAdmitted) and event.attempt == 1:
+            elif isinstance(event, e.CallAdmitted) and (event.attempt == 1 or (seen.record is not None and seen.record.state == "ready")):
                 counted.append(("in_flight", spent.in_flight, limits.in_flight_calls))
             if not isinstance(event, e.TurnOpened) and event.turn and seen.record is None:
                 counted.append(("tool_calls_per_turn", self._in_turn[event.run, event.turn], limits.tool_calls_per_turn))
@@ -144,7 +144,8 @@ def _amounts(seen: Seen) -> dict[str, int]:
         case e.CallAdmitted() if event.hold is not None and seen.record is not None:
             return {"usd_micros": event.usd_micros - seen.record.usd_micros, "holds": -1, "in_flight": 1}
         case e.CallAdmitted():
-            return {"tool_calls": 1, "usd_micros": event.usd_micros, "in_flight": int(seen.record is None)}
+            takes_off = seen.record is None or seen.record.state == "ready"  # else it is in flight already
+            return {"tool_calls": 1, "usd_micros": event.usd_micros, "in_flight": int(takes_off)}
         case e.CallSettled() if seen.record is not None and seen.record.state == "admitted":
             return {"usd_micros": event.usd_micros - seen.record.usd_micros, "in_flight": -1}
         case e.CallCancelled() | e.HoldDenied() | e.HoldExpired() | e.HoldVoided() if seen.record is not None:
@@ -231,6 +232,15 @@ def may_be_said(history: TreeHistory, seen: Seen) -> Iterator[Broken]:
         yield Broken("P13", f"{event.call} is {event.state}; a write that may have happened, and has no answer, is in doubt")
 
 
+def may_end_a_doubt(history: TreeHistory, seen: Seen) -> Iterator[Broken]:
+    """P13, P2: a doubt ends by a probe, or by a person who didn't ask for the call; only a person sends it once more."""
+    event = seen.event
+    if event.by in {name for run in seen.before.lineage(event.run) for name in (run.principal, run.opened_by)}:
+        yield Broken("P13", f"{event.by} ends the doubt about {event.call}, which their own run asked for")
+    if event.state == "ready" and event.by.startswith("probe:"):
+        yield Broken("P13", f"{event.by} sends {event.call} once more; only a person may")
+
+
 def equals_its_record(history: TreeHistory, seen: Seen) -> Iterator[Broken]:
     """P4: what a replay gives is what was recorded."""
     event, record = seen.event, seen.record
@@ -251,6 +261,7 @@ _CHECKS: dict[type[e.Event], tuple[Check, ...]] = {
         in_time, inside_its_run, TreeHistory.paid, TreeHistory.keyed, follows_its_attempts, TreeHistory.spends_its_key, agreed_to,
     ),
     e.CallSettled: (may_be_said, TreeHistory.frees_its_key),
+    e.CallReconciled: (may_end_a_doubt, TreeHistory.frees_its_key),
     e.CallReplayed: (equals_its_record,),
     e.VoteCast: (may_be_cast,),
     e.HoldApproved: (is_met,),

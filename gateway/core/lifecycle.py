@@ -63,8 +63,11 @@ HOLD: Table = {
 
 LIVES: Mapping[str, Table] = {"run": RUN, "turn": TURN, "call": CALL, "hold": HOLD}
 
-SETTLED_INPUT = {"succeeded": "succeed", "failed": "fail", "cancelled": "cancel", "in_doubt": "doubt", "abandoned": "abandon"}
+SETTLED_INPUT = {"succeeded": "succeed", "failed": "fail", "cancelled": "cancel", "in_doubt": "doubt"}
 """State named by a `CallSettled` -> input of CALL. Only what was admitted can be settled; what waits is withdrawn."""
+
+RECONCILED_INPUT = {"succeeded": "succeed", "failed": "fail", "ready": "reopen", "abandoned": "abandon"}
+"""State named by a `CallReconciled` -> input of CALL. Only what is in doubt can be reconciled."""
 
 LIVE_CALL = frozenset({"held", "ready", "admitted"})
 """A run that closes waits for these to end."""

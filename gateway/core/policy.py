@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
-from gateway.core.guards.guard import Condition, Guard, Placed, Stage
+from gateway.core.guards.guard import Condition, Guard, Placed, Stage, Value
 from gateway.core.model import Effect, Finding, Limits, Principal
 
 _EFFECTS = list(Effect)
@@ -40,6 +40,17 @@ class Idempotency:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """How to find out what became of a call in doubt: a read, its arguments over `args`, and what its `result` means."""
+
+    tool: str
+    arguments: tuple[tuple[str, Value], ...]
+    happened_if: Condition
+    absent_if: Condition
+    after_ms: int = 60_000
+
+
+@dataclass(frozen=True)
 class ToolRule:
     """One rule, or several merged. `tool` is a pattern (`crm.get_*`); `where` is `file:line`; `guards` in no meaningful order."""
 
@@ -54,6 +65,7 @@ class ToolRule:
     idempotency: Idempotency = Idempotency()
     upstream_key_ttl_ms: int = 86_400_000
     usd_micros: int = 0
+    probe: Probe | None = None
     poll: bool = False
     shadow: frozenset[str] = frozenset()
     """Guards of the document that only record this rule's calls; the rule's own say so themselves."""

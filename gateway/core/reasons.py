@@ -92,6 +92,8 @@ REASONS: dict[str, Reason] = _rows(
     Reason("key.reused", 422, False, "Identity reused", "Use a new call_id or operation_id for different arguments."),
     Reason("call.in_flight", 409, True, "Still running", "The same call is running; wait, then make it again to get its result.", wait_s=1),
     Reason("call.in_doubt", 409, False, "Outcome unknown", "It may have happened. Don't repeat it; a person has to find out."),
+    Reason("call.not_in_doubt", 409, False, "Not in doubt", "Look at the call's state; nothing was changed."),
+    Reason("call.not_applied", 409, True, "Did not happen", "It was found out that nothing was executed; call again if it is still wanted."),
     Reason("call.cancelled", 409, False, "Cancelled", "It was cancelled; go on without its result."),
     Reason("result.too_large", 200, False, "Result too large", "The tool ran; read the whole by the link, if there is one, or ask for less."),
     Reason("result.unread", 502, False, "Answer too long to read", "The tool ran, but the gateway didn't read all of its answer; ask for less."),

@@ -63,6 +63,11 @@ class Hold:
         return yes >= requirement.quorum
 
     @property
+    def at_once(self) -> bool:
+        """Does the gateway execute the approved call itself?"""
+        return any(requirement.execute == "at_once" for requirement in self.requirements)
+
+    @property
     def due_at(self) -> int | None:
         """When it expires or lapses; None once ended."""
         return {"held": self.expires_at, "approved": self.execute_by}.get(self.state)
@@ -70,7 +75,10 @@ class Hold:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call. `arguments` and `result` are payload hashes. `usd_micros`: pending while live, the posted actual after."""
+    """One call. `arguments` and `result` are payload hashes. `usd_micros`: pending while live, the posted actual after.
+
+    `probe_at`, `probes`: when a doubt is asked about next, and how often it was.
+    """
 
     id: str
     run: str
@@ -103,6 +111,8 @@ class CallRecord:
     status: int | None = None
     settled_at: int | None = None
     settled_seq: int = 0
+    probe_at: int | None = None
+    probes: int = 0
 
     @property
     def refusal(self) -> str:
@@ -251,9 +261,17 @@ class Tree:
                 times.append(0)
         return min(times, default=None)
 
+    def call_due_at(self, call: CallRecord) -> int | None:
+        """When any process must look after a call: its lease ends, it should have run at once by then, its doubt is to be probed."""
+        if call.state == "admitted":
+            return call.lease_until
+        if call.state == "ready" and (hold := self.holds.get(call.hold or "")) is not None and hold.at_once:
+            return hold.votes[-1].at + _AT_ONCE_MS
+        return call.probe_at
+
     def _hold_ends(self, run: Run) -> Iterator[int]:
         for call, state in run.live.items():
-            hold = self.holds[self.calls[call].hold or ""] if state != "admitted" else None
+            hold = self.holds.get(self.calls[call].hold or "") if state != "admitted" else None
             if hold is not None and hold.due_at is not None:
                 yield hold.due_at
 
@@ -262,6 +280,9 @@ class Tree:
         end = ends_at(run, self.at)
         return run.age_out_at if run.paused_at is not None and end > self.at else end
 
+
+_AT_ONCE_MS = 5_000
+"""How long whoever took the last vote has for starting the call."""
 
 _IDLE_GRAIN_MS = 60_000
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.core.model import BudgetLeft, Completed, Held, Requirement
-from gateway.core.run import Hold, Run
+from gateway.core.run import CallRecord, Hold, Run
 from gateway.engine import HoldView, RunView, ToolView, TurnView
 from gateway.ports import Recorded
 
@@ -147,6 +147,27 @@ def held_json(reply: Held) -> dict[str, Any]:
         "hold": hold,
         "message": reply.message,
         "budget": budget_json(reply.budget),
+    }
+
+
+_RECONCILED = {
+    "succeeded": "It counts as done: a repeat is answered from the record.",
+    "admitted": "It is being sent once more, under its key.",
+    "failed": "It counts as not done and was not sent again; a repeat is a new call under its key.",
+    "abandoned": "It stays unknown, and is never sent again.",
+}
+
+
+def reconciled_json(record: CallRecord) -> dict[str, Any]:
+    """What a person's word made of a call in doubt."""
+    return {
+        "call": record.id,
+        "run": record.run,
+        "tool": record.tool,
+        "status": record.state,
+        "reason": record.reason,
+        "attempt": record.attempt,
+        "message": _RECONCILED[record.state],
     }
 
 

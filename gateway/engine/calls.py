@@ -35,7 +35,8 @@ from gateway.core.repeats import Doubtful, Join
 from gateway.core.run import CallRecord, Hold, Run, Tree, stream_of
 from gateway.engine.api import Caller
 from gateway.engine.desk import fault, stopping
-from gateway.engine.flights import Flight, Flights, Landed
+from gateway.engine.errands import Errands
+from gateway.engine.flights import Flight, Landed
 from gateway.engine.inquiry import Answers
 from gateway.ports import NOBODY, Client, RequestFault
 
@@ -52,7 +53,7 @@ class Wish:
     patience_end: int | None = field(default=None)
 
 
-class Calls(Flights):
+class Calls(Errands):
     async def call(
         self, who: Caller, run: str, request: CallRequest, *, client: Client = NOBODY, gone: asyncio.Future[None] | None = None
     ) -> Reply:
@@ -109,7 +110,9 @@ class Calls(Flights):
 
     async def _ridden(self, wish: Wish, flight: Flight, wait_ms: int | None) -> Reply:
         landed = await self.ride(flight, wish.gone, wait_ms, bool(wish.client.capabilities))
-        return await self._busy(wish, flight.record, flight) if landed is None else self._landed(wish, landed)
+        if landed is None:
+            return await self._busy(wish, flight.record, flight)
+        return await self._from_record(wish, None, landed.record, _ELSEWHERE) if landed.fenced else self._landed(wish, landed)
 
     async def _busy(self, wish: Wish, record: CallRecord, flight: Flight | None = None) -> Busy:
         tree, run, now = await self._budget(wish)
@@ -148,8 +151,6 @@ class Calls(Flights):
         left = budget_left(landed.tree, wish.run.id, now)
         if record.state == "in_doubt":
             return Doubt(record.id, in_doubt(outcome.message or _DOUBT), left)
-        if record.state == "admitted":
-            return Busy(record.id, left)  # another process took it over
         if not outcome.answered or outcome.result is None:
             return Failed(record.id, outcome, left)
         return Completed(record.id, record.state, outcome.result, left, record.reason)
@@ -205,8 +206,10 @@ class Calls(Flights):
         """Answer from what stands in the ledger."""
         tree, run, now = await self._budget(wish)
         left = budget_left(tree, run, now)
-        if record.state == "in_doubt":
-            return Doubt(record.id, in_doubt(_DOUBT), left)
+        if record.state == "admitted":
+            return Busy(record.id, left)
+        if record.state in ("in_doubt", "abandoned"):
+            return Doubt(record.id, in_doubt(_DOUBT if record.state == "in_doubt" else _ABANDONED), left)
         if record.result is None or not record.answered:
             return Failed(record.id, _unanswered(record), left)
         result = await self.value(stream_of(record.id), record.result)
@@ -259,19 +262,25 @@ _REPLAYED = (
     "Recorded result of {call}: nothing was executed now. If it must really happen again, the harness has to give a new operation_id."
 )
 _JOINED = "The same call was running already ({call}); this is its result, nothing was executed twice."
+_ELSEWHERE = "Another process of the gateway went on with {call}; this is its result."
 _RECORDED = "Recorded result of {call}."
 def _expired(message: str) -> Finding:
     return Finding("repeats", "result.expired", message)
 
 
 _DOUBT = "It was sent, and nobody knows whether it took effect. It will not be sent again; a person has to find out."
+_ABANDONED = "It was sent, and it could not be found out whether it took effect. It will not be sent again."
 
 
 def _call_of(tree: Tree, run: str, call: str) -> CallRecord:
     record = tree.calls.get(call)
     if record is None or record.run != run:
-        raise RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
+        raise no_such_call(run, call)
     return record
+
+
+def no_such_call(run: str, call: str) -> RequestFault:
+    return RequestFault("call.unknown", f"Run {run} has no call {call!r}.")
 
 
 def _unanswered(record: CallRecord) -> Outcome:

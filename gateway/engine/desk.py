@@ -20,7 +20,11 @@ Decide = Callable[[Mapping[str, State], int], tuple[Draft, A]]
 
 
 class Desk:
-    """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline."""
+    """`owner` names this process in intents; `caps` are a principal's over all its runs; `lease_ms` is granted beyond an attempt's deadline.
+
+    `retain_payloads_ms`: how long after a run's end its arguments and results are kept; None: for good. `stopping`: nothing more is admitted;
+    `over`: the grace has ended, so nothing is sent any more.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class Desk:
         *,
         caps: Callable[[Principal], PrincipalCaps] = lambda principal: PrincipalCaps(),
         lease_ms: int = 5_000,
+        retain_payloads_ms: int | None = None,
     ):
         self.ledger = ledger
         self.catalog = catalog
@@ -40,8 +45,11 @@ class Desk:
         self.ids = ids
         self.caps = caps
         self.lease_ms = lease_ms
+        self.retain_payloads_ms = retain_payloads_ms
         self.owner = ids.new("proc")
         self.stopping = False
+        self.over = False
+        self.watches: set[asyncio.Future[None]] = set()
         self._kept: set[str] = set()
 
     # ---- deciding -------------------------------------------------------------------------------------------------------
@@ -100,22 +108,24 @@ class Desk:
     # ---- waiting --------------------------------------------------------------------------------------------------------
 
     async def until(self, stream: str, done: Callable[[Tree], bool], wait_ms: int, gone: asyncio.Future[None] | None = None) -> bool:
-        """Watch a stream until something is so; False when the time is up or the caller has gone. Raises LedgerFault."""
+        """Watch a stream until something is so; False when the time is up, the caller has gone or the gateway stops. Raises LedgerFault."""
         end = self.clock.boot_ms() + wait_ms
         while True:
             tree = await self.ledger.state(stream)
             if done(tree):
                 return True
             left = end - self.clock.boot_ms()
-            if left <= 0 or (gone is not None and gone.done()):
+            if left <= 0 or self.stopping or (gone is not None and gone.done()):
                 return False
             watch = asyncio.ensure_future(self.ledger.watch(stream, tree.seq))
+            self.watches.add(watch)
             try:
                 await asyncio.wait({watch, gone} if gone is not None else {watch}, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
-                if watch.done():
+                if watch.done() and not watch.cancelled():
                     watch.result()  # raises LedgerFault where nobody can tell any more
             finally:
                 watch.cancel()
+                self.watches.discard(watch)
 
 
 def _shown(tree: Tree, who: Caller, run: str, roles: frozenset[str]) -> tuple[Tree, Run]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.assess import review
-from gateway.core.decide import ready, settle
+from gateway.core.decide import settle
 from gateway.core.guards.result import linked
 from gateway.core.model import Effect, Json, Outcome, Payload, Tool
 from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
@@ -21,21 +21,27 @@ from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.engine.desk import Decide, Desk
 from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
-from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, PolicyError, Unanswered, UpstreamFault
+from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, Unanswered, UpstreamFault
 
 log = logging.getLogger("gateway.engine")
 
 SAFETY_MS = 1_000
 """An upstream keeps its own deadline; this much later the engine ends the attempt itself."""
 
+LONGEST_BACKOFF_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in."""
+    """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in.
+
+    `fenced`: the outcome isn't the record's; another process took the call over, or gave it up.
+    """
 
     record: CallRecord
     outcome: Outcome
     tree: Tree
+    fenced: bool = False
 
 
 @dataclass
@@ -43,7 +49,7 @@ class Flight:
     """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
 
     `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not
-    recorded yet.
+    recorded yet. `ends_at_boot`: the attempt's deadline on the clock that never jumps.
     """
 
     record: CallRecord
@@ -57,6 +63,7 @@ class Flight:
     on_wire: bool = False
     cancelled: bool = False
     overran: bool = False
+    ends_at_boot: int = 0
     stands: Outcome | None = None
     nap: asyncio.Future[None] | None = None
     outcome: Outcome | None = None
@@ -70,6 +77,13 @@ class Flight:
             elif self.nap is not None:
                 self.nap.cancel()
 
+    def give_up(self) -> None:
+        """The gateway stops: wait for no further try, and for no answer of the client's."""
+        if self.nap is not None:
+            self.nap.cancel()
+        if self.inquiry is not None:
+            self.inquiry.end()
+
     def overrun(self) -> None:
         """The upstream didn't keep its own deadline; end the attempt from here."""
         if self.on_wire and self.task is not None:
@@ -81,7 +95,6 @@ class Flights(Desk):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.flights: dict[str, Flight] = {}
-        self.errands: set[asyncio.Task[None]] = set()
         self.unrecorded: list[settle.SettleCommand] = []
 
     def launch(
@@ -92,21 +105,29 @@ class Flights(Desk):
         client: Client = NOBODY,
         trace: Mapping[str, str] | None = None,
     ) -> Flight:
-        """Dispatch an admitted call. The task is kept until it has landed."""
+        """Dispatch an admitted call, unless the gateway has stopped. The task is kept until it has landed."""
         flight = self.flights[record.id] = Flight(record, rule, arguments, trace or {}, client)
         if client.capabilities:
             flight.inquiry = Inquiry(client, self.clock, record.deadline_at)
             flight.client = flight.inquiry.client
+        flight.ends_at_boot = self._end_of(record)
+        if self.over:
+            flight.cancel()
         flight.task = asyncio.ensure_future(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
 
+    def _end_of(self, record: CallRecord) -> int:
+        """An attempt's deadline on the clock that never jumps: a wall clock that is set back grants no more, nor does a process that was stopped."""
+        return self.clock.boot_ms() + record.deadline_at - self.clock.now_ms()
+
     def _forget(self, flight: Flight, task: asyncio.Task[Landed]) -> None:
         record = flight.record
         self.flights.pop(record.id, None)
-        if not task.cancelled() and (fault := task.exception()) is not None:
+        fault = asyncio.CancelledError("its task was cancelled") if task.cancelled() else task.exception()
+        if fault is not None:
             log.error("call %s was not settled: %s", record.id, fault, exc_info=None if isinstance(fault, LedgerFault) else fault)
-            self.unrecorded.append(self._settling(record, flight.outcome or settle.given_up(record)))
+            self.unrecorded.append(self._settling(flight, flight.outcome or settle.given_up(record)))
 
     async def record_late(self) -> None:
         """Offer once more what nobody waits for any longer; where another attempt took over, its record stands. Raises LedgerFault."""
@@ -153,15 +174,17 @@ class Flights(Desk):
     async def _fly(self, flight: Flight) -> Landed:
         while True:
             outcome = flight.outcome = self._linked(flight.record, review(flight.rule, standing(flight.stands, await self._attempt(flight))))
-            if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled:
+            if not outcome.retry or flight.record.attempt >= flight.rule.retry.attempts or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
-            await self._nap(flight, self._backoff(flight, outcome))
-            if flight.cancelled:
+            wait = await self._wait(flight, outcome)
+            if wait is not None:
+                await self._nap(flight, wait)
+            if wait is None or flight.cancelled or self.stopping:
                 return await self._settle(flight, outcome)
             record, tree = await self._again(flight, outcome)
             if record.state != "admitted" or record.owner != self.owner:
-                return Landed(record, outcome, tree)
-            flight.record, flight.stands, flight.outcome = record, outcome, None
+                return self._landing(flight, outcome, record, tree)
+            flight.record, flight.stands, flight.outcome, flight.ends_at_boot = record, outcome, None, self._end_of(record)
 
     async def _nap(self, flight: Flight, ms: int) -> None:
         """Wait for the next try; a cancel ends the waiting."""
@@ -172,18 +195,20 @@ class Flights(Desk):
             flight.nap.cancel()
             flight.nap = None
 
-    def _backoff(self, flight: Flight, outcome: Outcome) -> int:
-        """Doubling waits, or what the upstream asked for, never past the deadline."""
-        wait = flight.rule.retry.backoff_ms << (flight.record.attempt - 1)
-        if outcome.retry_after_ms is not None:
-            wait = max(wait, outcome.retry_after_ms)
-        return max(0, min(wait, flight.record.deadline_at - self.clock.now_ms()))
+    async def _wait(self, flight: Flight, outcome: Outcome) -> int | None:
+        """How long until the next try: doubling, or as long as the upstream asks. None if the call is no longer ours then, or its run over."""
+        record, now = flight.record, self.clock.now_ms()
+        tree = await self.ledger.state(stream_of(record.run))
+        longest = record.lease_until - SAFETY_MS - now
+        wait = min(flight.rule.retry.backoff_ms << (record.attempt - 1), LONGEST_BACKOFF_MS, longest)
+        wait = max(0, wait, outcome.retry_after_ms or 0)
+        return wait if wait <= longest and now + wait < tree.deadline_at(record.run, now) else None
 
     async def _attempt(self, flight: Flight) -> Outcome:
         record = flight.record
         stream = stream_of(record.run)
-        tree = self.ledger.at_hand(stream) or await self.ledger.state(stream)  # no older than the intent that was just recorded
-        left = record.deadline_at - max(self.clock.now_ms(), tree.at)  # a wall clock that was set back grants no more
+        tree = self.ledger.at_hand(stream) or await self.ledger.state(stream)  # no older than the intent
+        left = min(record.deadline_at - max(self.clock.now_ms(), tree.at), flight.ends_at_boot - self.clock.boot_ms())
         tool = self.catalog.tool(record.tool)
         if flight.cancelled or _stopped(tree, record):
             return called_off("Cancelled before it was sent; nothing was executed.")
@@ -216,13 +241,20 @@ class Flights(Desk):
         return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
 
     async def _settle(self, flight: Flight, outcome: Outcome) -> Landed:
-        command = self._settling(flight.record, outcome)
+        command = self._settling(flight, outcome)
         after, tree = await self._insist(flight.record, lambda states, now: settle.settle(states, command, now))
-        return Landed(after, outcome, tree)
+        return self._landing(flight, outcome, after, tree)
 
-    def _settling(self, record: CallRecord, outcome: Outcome) -> settle.SettleCommand:
+    def _landing(self, flight: Flight, outcome: Outcome, after: CallRecord, tree: Tree) -> Landed:
+        fenced = (after.attempt, after.owner, after.state) != (flight.record.attempt, self.owner, outcome.state)
+        if fenced:
+            log.warning("call %s: its outcome %r came when it was %s already, and is not recorded", after.id, outcome.state, after.state)
+        return Landed(after, outcome, tree, fenced)
+
+    def _settling(self, flight: Flight, outcome: Outcome) -> settle.SettleCommand:
+        record = flight.record
         whole = None if outcome.whole is None else self.ids.seal(stream_of(record.run), outcome.whole)
-        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome), whole)
+        return settle.SettleCommand(record.id, record.attempt, self.owner, outcome, self._sealed(record, outcome), whole, flight.rule.probe)
 
     def _linked(self, record: CallRecord, outcome: Outcome) -> Outcome:
         """A result that is too long to be shown can still be had, unless another attempt may take its place."""
@@ -256,44 +288,6 @@ class Flights(Desk):
         """The value behind a payload's hash; None if it was erased."""
         data = await self.ledger.payload(stream, hash)
         return None if data is None else self.ids.unseal(data)
-
-    # ---- without a caller -----------------------------------------------------------------------------------------------
-
-    async def recover(self, record: CallRecord) -> None:
-        """Settle what a dead owner left: rerun under the same key, or in doubt, by effect."""
-        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
-        try:
-            rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
-        except PolicyError as wrong:
-            log.error("call %s can't be judged again: %s", record.id, wrong)
-            rule = None
-        if rule is None or not isinstance(arguments, dict):
-            command = settle.SettleCommand(record.id, record.attempt, record.owner, settle.given_up(record), None)
-            await self.decide([stream_of(record.run)], lambda states, now: settle.settle(states, command, now))
-            return
-        again = settle.AgainCommand(record.id, record.attempt, rule, self.owner, self.lease_ms, None)
-        _, committed = await self.decide([stream_of(record.run)], lambda states, now: settle.recover(states, again, now))
-        after = committed.states[stream_of(record.run)].calls[record.id]
-        if after.state == "admitted" and after.owner == self.owner:
-            self.launch(after, rule, arguments).stands = settle.given_up(record)
-
-    def execute_ready(self, record: CallRecord) -> None:
-        """`execute: at_once`: run an approved call without waiting for the agent to repeat it."""
-        task = asyncio.ensure_future(self._execute_ready(record))
-        self.errands.add(task)
-        task.add_done_callback(self.errands.discard)
-
-    async def _execute_ready(self, record: CallRecord) -> None:
-        rule = (await self.governing(record.policy_digest)).rule_for(record.tool)
-        arguments = await self.value(stream_of(record.run), record.arguments) if record.arguments else None
-        if not isinstance(arguments, dict):
-            return
-        tool = self.catalog.tool(record.tool)
-        command = ready.ReadyCommand(record.id, rule, tool.digest if tool else "", self.owner, self.lease_ms)
-        _, committed = await self.decide([stream_of(record.run)], lambda states, now: ready.execute(states, command, now))
-        after = committed.states[stream_of(record.run)].calls[record.id]
-        if after.state == "admitted" and after.owner == self.owner and record.id not in self.flights:  # else its agent was quicker
-            self.launch(after, rule, arguments)
 
 
 def _is_other(tool: Tool, record: CallRecord) -> bool:

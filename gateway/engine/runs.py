@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.core.decide import holds, runs, turns
+from gateway.core.decide import holds, runs, starting, turns
 from gateway.core.guards.budgets import SAYS_NOTHING, checked_caps, limits_of
 from gateway.core.guards.turns import unknown
 from gateway.core.left import budget_left
@@ -273,7 +273,7 @@ class Runs(Calls):
             now = await self.ledger.state(stream_of(hold))
             raise RequestFault(answer.reason, answer.message, findings=(answer,), data={"state": now.holds[hold].state})
         tree = committed.states[stream_of(hold)]
-        if answer.state == "approved" and before.hold.state == "held" and any(r.execute == "at_once" for r in answer.requirements):
+        if answer.state == "approved" and before.hold.state == "held" and answer.at_once:
             self.execute_ready(tree.calls[answer.call])
         return await self._hold_view(tree, answer)
 
@@ -284,7 +284,7 @@ class Runs(Calls):
 
 
 def forbidden(message: str) -> RequestFault:
-    return RequestFault("auth.forbidden", message)
+    return fault(starting.forbidden(message))
 
 
 def _may_see_hold(who: Caller, tree: Tree, hold: Hold) -> bool:

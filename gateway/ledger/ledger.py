@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.core.run import stream_of
 from gateway.ledger.codec import Unreadable, decode
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, States
-from gateway.ledger.store import EventRow, Rows, Store
+from gateway.ledger.store import PAGE, EventRow, Rows, Store
 from gateway.ledger.views import COLUMNS, FILTERS, everything
 from gateway.ledger.writer import Writer
 from gateway.ports import Clock, Committed, LedgerFault, Recorded, Step
@@ -83,6 +84,9 @@ class StoreLedger:
     async def in_flight(self) -> list[str]:
         return await self.store.reader.in_flight()
 
+    async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        return await self.store.reader.due_calls(now, limit)
+
     async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
         """Raises ValueError for a view or a column that can't be asked for."""
         if view not in FILTERS or not where.keys() <= FILTERS[view]:
@@ -92,22 +96,51 @@ class StoreLedger:
         found = await self.store.reader.rows(view, asked, limit, before)
         return [dict(zip(COLUMNS[view], row, strict=True)) for row in found]
 
-    async def rebuild(self, view: str) -> None:
-        """Make a view anew from the events alone, in one transaction; appends wait."""
+    async def erase(self, closed_by: int) -> int:
+        erased, after = 0, (0, "")
+        while found := await self._erasable(closed_by, after):
+            for _, stream in found:
+                erased += await self._erase(stream)
+            after = found[-1]
+        return erased
+
+    async def _erasable(self, closed_by: int, after: tuple[int, str]) -> list[tuple[int, str]]:
+        async with self.store.snapshot() as reader:  # it may look through many runs: a reader of its own keeps nobody waiting
+            return await reader.erasable(closed_by, after, PAGE)
+
+    async def _erase(self, stream: str) -> int:
+        """A stream's payloads, some at a time: appends wait no longer than for a batch."""
+        erased = 0
+        while True:
+            async with self._writing():
+                count = await self.store.erase(stream, PAGE)
+            erased += count
+            if count < PAGE:
+                self._payloads.forget(lambda key: key[0] == stream)
+                return erased
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[None]:
+        """A transaction between the writer's batches."""
         if self._readonly:
             raise LedgerFault("the ledger is not open for writing")
         async with self._writer.lock:
             await self.store.begin({})
             try:
-                await self.store.clear(view)
-                for stream in await self.store.reader.streams():
-                    state = (await self._states.replay(stream)).state
-                    rows = {row.id: row.values for row in everything(state, stream) if row.view == view}
-                    await self.store.write(Rows(views={view: rows}))
+                yield
                 await self.store.commit()
             except BaseException:
                 await self.store.rollback()
                 raise
+
+    async def rebuild(self, view: str) -> None:
+        """Make a view anew from the events alone, in one transaction; appends wait."""
+        async with self._writing():
+            await self.store.clear(view)
+            for stream in await self.store.reader.streams():
+                state = (await self._states.replay(stream)).state
+                rows = {row.id: row.values for row in everything(state, stream) if row.view == view}
+                await self.store.write(Rows(views={view: rows}))
 
 
 def recorded(row: EventRow) -> Recorded:

@@ -196,6 +196,12 @@ class PostgresStore:
             connection.terminate()
             raise
 
+    async def erase(self, stream: str, most: int) -> int:
+        assert self._writing is not None
+        with self._server.faults():
+            await self._writing.execute("BEGIN")
+            return len(await self._writing.fetch(SQL["erase"].text, stream, most))
+
     async def clear(self, view: str) -> None:
         assert self._writing is not None
         with self._server.faults():

@@ -44,6 +44,12 @@ class PostgresReader:
     async def in_flight(self) -> list[str]:
         return [row[0] for row in await self._fetch("in_flight")]
 
+    async def due_calls(self, now: int, limit: int) -> list[str]:
+        return [row[0] for row in await self._fetch("due_calls", now, limit)]
+
+    async def erasable(self, by: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._fetch("erasable", by, *after, limit)]
+
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch("streams")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -22,6 +23,11 @@ class Recent(Generic[K, V]):
         if value is not None:
             self._values.move_to_end(key)
         return value
+
+    def forget(self, gone: Callable[[K], bool]) -> None:
+        """Let go of every value whose key is gone."""
+        for key in [key for key in self._values if gone(key)]:
+            self._held -= len(self._values.pop(key))
 
     def put(self, key: K, value: V) -> None:
         if key in self._values or len(value) > self._most // 8:

@@ -33,7 +33,7 @@ from gateway.ports import Clock, LedgerFault
 _SQL: Final = statements("sqlite")
 _MIGRATIONS: Final = migrations("sqlite")
 _APPLICATION: Final = int.from_bytes(b"TCGW", "big")
-_OLDEST: Final = (3, 37, 0)  # STRICT tables
+_OLDEST: Final = (3, 38, 0)  # STRICT tables, and JSON by ->>
 _ROWS: Final = 64  # what aiosqlite would fetch at once; nothing here iterates
 _LATE_S: Final = 0.001
 _GIVE_WAY_S: Final = 0.0001
@@ -107,6 +107,12 @@ class SqliteReader:
 
     async def in_flight(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["in_flight"])]
+
+    async def due_calls(self, now: int, limit: int) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["due_calls"], (now, limit))]
+
+    async def erasable(self, by: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        return await self._fetch(_SQL["erasable"], (by, *after, limit))
 
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["streams"])]
@@ -226,6 +232,14 @@ class SqliteStore:
     async def rollback(self) -> None:
         with _as_fault(self._path):
             self._raw.rollback()
+
+    async def erase(self, stream: str, most: int) -> int:
+        with _as_fault(self._path):
+            self._raw.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+            try:
+                return self._raw.execute(_SQL["erase"], (stream, most)).rowcount
+            finally:
+                self._raw.execute("PRAGMA secure_delete = OFF")
 
     async def clear(self, view: str) -> None:
         with _as_fault(self._path):

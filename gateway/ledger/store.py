@@ -73,6 +73,10 @@ class Reader(Protocol):
     async def policy_text(self, digest: str) -> str | None: ...
     async def due(self, now: int, limit: int) -> list[str]: ...
     async def in_flight(self) -> list[str]: ...
+    async def due_calls(self, now: int, limit: int) -> list[str]: ...
+
+    async def erasable(self, by: int, after: tuple[int, str], limit: int) -> list[tuple[int, str]]:
+        """(closed_at, stream) of trees that have payloads and whose root closed by then, oldest first, after one of these."""
 
     async def rows(self, view: str, where: Mapping[str, Any], limit: int, before: str | None) -> list[tuple[Any, ...]]:
         """Newest first. `where` names every column of the view; None filters nothing."""
@@ -85,7 +89,7 @@ class Reader(Protocol):
 
 
 class Store(Protocol):
-    """One database. The middle five are the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
+    """One database. From `begin` to `clear` all is the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
 
     `alone`: is whoever has it open for writing the only one?
     """
@@ -110,6 +114,9 @@ class Store(Protocol):
 
     async def rollback(self) -> None:
         """End the transaction, if one is open, without a trace."""
+
+    async def erase(self, stream: str, most: int) -> int:
+        """Delete up to so many payloads of a stream, inside the transaction, and leave nothing of their bytes; how many."""
 
     async def clear(self, view: str) -> None:
         """Delete all rows of a view, inside the transaction."""

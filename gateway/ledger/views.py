@@ -1,6 +1,7 @@
 """Rows of the views, projected from states: what lists show and what the sweep looks for. A view can be rebuilt from events at any time.
 
-The first column is the row's id, the last its stream. A row is written only when it changed; `due_at` stands in the root's row.
+The first column is the row's id. A row is written only when it changed. `due_at` is when the sweep must look: of a run in
+the root's row, for the whole tree but its calls; of a call in its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "calls": (
         "call", "run", "turn", "call_id", "tool", "upstream", "effect", "state", "reason", "fingerprint", "key", "occurrence", "attempt",
-        "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at", "stream",
+        "operation_id", "hold", "arguments", "result", "status", "usd_micros", "door", "asked_at", "admitted_at", "settled_at", "stream", "due_at",
     ),
     "holds": (
         "hold", "run", "call", "principal", "tool", "digest", "state", "reason", "show", "held_at", "expires_at", "execute_by",
@@ -73,7 +74,7 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
                 rows.append(Row("runs", run, values))
         record = after.calls.get(getattr(event, "call", ""))
         if record is not None and record is not before.calls.get(record.id):
-            rows.append(Row("calls", record.id, (*_CALL(record), stream)))
+            rows.append(Row("calls", record.id, (*_CALL(record), stream, after.call_due_at(record))))
         if record is not None and record.hold is not None:
             rows += _hold(before, after, stream, record.hold)
         return rows, row
@@ -87,7 +88,7 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
     if isinstance(state, Tree):
         nothing = Tree()
         yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
-        yield from (Row("calls", call.id, (*_CALL(call), stream)) for call in state.calls.values())
+        yield from (Row("calls", call.id, (*_CALL(call), stream, state.call_due_at(call))) for call in state.calls.values())
         for hold in state.holds:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):

@@ -17,7 +17,7 @@ from gateway.core.guards.budgets import SAYS_NOTHING, limits_of
 from gateway.core.guards.guard import Condition, Guard, Placed, Section
 from gateway.core.model import Effect, Limits
 from gateway.core.naming import OWN
-from gateway.core.policy import Idempotency, Listing, Match, Policy, Retry, ToolRule
+from gateway.core.policy import Idempotency, Listing, Match, Policy, Probe, Retry, ToolRule
 from gateway.core.units import duration_ms, usd_micros
 from gateway.policy.document import RESULT_VARIABLES, Document
 from gateway.policy.rule_checks import DEFAULT_TIMEOUT, Rule, complaints, covers
@@ -59,6 +59,7 @@ def _policy(document: Document, digest: str) -> Policy | None:
         document.report("/tools", "`tools` names no rule; without one every call is denied")
     guards = tuple(_placed(document, kind))
     rules = tuple(_rules(document, kind))
+    _check_probes(document)
     if document.mistakes:
         return None
     base = SAYS_NOTHING if kind == CEILING else Limits()
@@ -140,13 +141,13 @@ def _rule(document: Document, kind: str, index: int, data: Mapping[str, Any]) ->
     known = Effect(data["effect"]) if "effect" in data else None if is_ceiling or not document.sound(f"{at}/effect") else Effect.NON_IDEMPOTENT
     for pointer, message in complaints(Rule(data, document.part("defaults"), known, is_ceiling)):
         document.report(at + pointer, message)
-    _check_probe(document, data.get("probe", {}), f"{at}/probe")
     effect = known or Effect.READ_ONLY
     return ToolRule(
         data.get("tool", ""), where, digest, effect, tuple(_rule_guards(document, _section(document, kind, effect, where, digest, index), index)),
         idempotency=_idempotency(document, data.get("idempotency", {}), f"{at}/idempotency"),
         usd_micros=document.converted(usd_micros, data.get("price", {}).get("cost_usd", 0), f"{at}/price/cost_usd", 0),
-        poll=data.get("poll", False), listed_as=data.get("as"), shadow=frozenset(data.get("shadow", ())), shadow_mode=data.get("mode") == "shadow",
+        probe=_probe(document, data.get("probe", {}), f"{at}/probe"), poll=data.get("poll", False), listed_as=data.get("as"),
+        shadow=frozenset(data.get("shadow", ())), shadow_mode=data.get("mode") == "shadow",
         **_numbers(document, data, is_ceiling),
     )  # fmt: skip
 
@@ -190,10 +191,24 @@ def _any(document: Document, items: list[Any], at: str) -> Condition | None:
     return document.condition(either, RESULT_VARIABLES, at) if texts and all(compiled) else None
 
 
-def _check_probe(document: Document, part: Mapping[str, Any], at: str) -> None:
-    """Probes aren't run yet; their expressions are compiled so that their mistakes are found. Nothing comes of it."""
-    for name, text in part.get("arguments", {}).items():
-        document.value(text, _PROBE_VARIABLES, child(f"{at}/arguments", name))
-    for name in ("happened_if", "absent_if"):
-        if name in part:
-            document.condition(part[name], RESULT_VARIABLES, f"{at}/{name}")
+def _probe(document: Document, part: Mapping[str, Any], at: str) -> Probe | None:
+    """None where there is none, or a mistake in it."""
+    given = {name: document.value(text, _PROBE_VARIABLES, child(f"{at}/arguments", name)) for name, text in part.get("arguments", {}).items()}
+    happened, absent = (
+        document.condition(part[name], RESULT_VARIABLES, f"{at}/{name}") if name in part else None for name in ("happened_if", "absent_if")
+    )
+    arguments = tuple((name, value) for name, value in given.items() if value is not None)
+    if happened is None or absent is None or "tool" not in part:
+        return None
+    return Probe(part["tool"], arguments, happened, absent, duration_ms(part.get("after", "60s")))
+
+
+def _check_probes(document: Document) -> None:
+    """What one rule asks to find out about a write must not be a write by another rule, or by the same."""
+    rules = [(index, rule) for index, rule in enumerate(document.data.get("tools", ())) if rule is not None]
+    for index, rule in rules:
+        tool = rule.get("probe", {}).get("tool")
+        first = next(((at, r) for at, r in rules if tool and r.get("mode") != "shadow" and covers(r.get("tool", ""), tool)), None)
+        if first is not None and first[1].get("effect") != Effect.READ_ONLY:
+            line = document.source.at(child("/tools", first[0])).line
+            document.report(f"/tools/{index}/probe/tool", f"a probe only reads, and {tool} isn't read_only by the rule at line {line}")

@@ -15,7 +15,7 @@ from typing import Any
 from gateway.core.guards.guard import Stage
 from gateway.core.model import Json, Principal, Requirement
 from gateway.core.naming import short_names
-from gateway.core.policy import Policy, PolicySet, ToolRule
+from gateway.core.policy import Policy, PolicySet, Probe, ToolRule
 from gateway.policy.compile import CEILING, checked
 from gateway.policy.conditions import needs_double
 from gateway.policy.document import Document
@@ -25,7 +25,7 @@ from gateway.source import Position, child
 _SHORT = 64
 _IDENTIFIER = re.compile(r"(^|_)id$|Id$")
 _UNMETERED = "turns are counted only where clients declare them or models are called through the gateway; `require_turns: true` refuses others"
-_NOT_RUN = {"probe": "probes aren't run by this version: a person settles calls in doubt", "grants": "grants aren't given by this version"}
+_GRANTS = "grants aren't given by this version"
 
 
 @dataclass(frozen=True, order=True)
@@ -76,7 +76,9 @@ def _of_document(document: Document, policy: Policy, deployment: Deployment) -> 
         yield from ((pointer, message, False) for pointer, message in _unmatched(policy, document.data.get("match", {}), deployment.principals))
     for index, (rule, data) in enumerate(zip(policy.rules, document.data.get("tools", ()), strict=True)):
         at = child("/tools", index)
-        yield from ((pointer, message, False) for pointer, message in (*_arithmetic(at, data), *_not_run(at, data)))
+        yield from ((pointer, message, False) for pointer, message in _arithmetic(at, data))
+        if isinstance(data.get("approval"), dict) and "grants" in data["approval"]:
+            yield f"{at}/approval/grants", _GRANTS, False
         if deployment.principals is not None:
             yield from ((f"{at}/approval", message, True) for message in _unapprovable(rule, deployment.principals))
         if deployment.tools is not None:
@@ -100,13 +102,6 @@ def _expressions(at: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         **{child("/idempotency/not_applied_on", i): item for i, item in enumerate(data.get("idempotency", {}).get("not_applied_on", ()))},
     }
     return ((at + pointer, text) for pointer, text in single.items() if isinstance(text, str))
-
-
-def _not_run(at: str, data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if "probe" in data:
-        yield f"{at}/probe", _NOT_RUN["probe"]
-    if isinstance(data.get("approval"), dict) and "grants" in data["approval"]:
-        yield f"{at}/approval/grants", _NOT_RUN["grants"]
 
 
 # ---- people -------------------------------------------------------------------------------------------------------------
@@ -153,6 +148,8 @@ def _unbounded(policies: Iterable[Policy], principals: Iterable[Principal], boun
 def _of_tools(policy: Policy, rule: ToolRule, data: Mapping[str, Any], tools: Mapping[str, Mapping[str, Json]]) -> Iterator[tuple[str, str]]:
     if not any(rule.speaks_about(name) for name in tools):
         yield "tool", f"no tool of the upstreams is named {rule.tool}"
+    if rule.probe is not None:
+        yield from (("probe", message) for message in _of_probe(rule.probe, tools))
     prefixed = short_names(PolicySet(policy.digest, policy), tools).prefixed if rule.listed_as else {}
     for name, definition in sorted(tools.items()):
         first = next((r for r in policy.rules if r.speaks_about(name) and (not r.shadow_mode or r is rule)), None)
@@ -161,6 +158,27 @@ def _of_tools(policy: Policy, rule: ToolRule, data: Mapping[str, Any], tools: Ma
                 yield "as", f"{name} keeps its prefixed name: {prefixed[name]}"
             yield from (("effect", message) for message in _disagreements(name, rule, data, definition.get("annotations")))
             yield from (("idempotency", message) for message in _free_text(name, rule, data, definition.get("inputSchema")))
+
+
+def _of_probe(probe: Probe, tools: Mapping[str, Mapping[str, Json]]) -> Iterator[str]:
+    definition = tools.get(probe.tool)
+    if definition is None:
+        yield f"no tool of the upstreams is named {probe.tool}, so calls in doubt wait for a person"
+        return
+    hints, schema = definition.get("annotations"), definition.get("inputSchema")
+    if isinstance(hints, dict) and hints.get("readOnlyHint") is False:
+        yield f"a probe only reads, but the upstream of {probe.tool} says readOnlyHint: false"
+    given = {name for name, _ in probe.arguments}
+    if missing := sorted(_names(schema, "required") - given):
+        yield f"{probe.tool} requires {', '.join(missing)}; the probe doesn't give {'it' if len(missing) == 1 else 'them'}"
+    if unknown := sorted(given - _names(schema, "properties")):
+        yield f"{probe.tool} has no argument {', '.join(unknown)}"
+
+
+def _names(schema: Json, key: str) -> set[str]:
+    """An upstream may write anything there."""
+    names = schema.get(key) if isinstance(schema, dict) else None
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list | dict) else set()
 
 
 def _disagreements(name: str, rule: ToolRule, data: Mapping[str, Any], hints: Json) -> Iterator[str]:

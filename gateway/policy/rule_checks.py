@@ -38,7 +38,7 @@ class Rule:
 
 def complaints(rule: Rule) -> Iterator[Complaint]:
     """All of them, in no order."""
-    for check in (_kind, _short_name, _effect, _times, _errors, _send_as, _injected, _quorum, _show):
+    for check in (_kind, _short_name, _effect, _times, _errors, _send_as, _injected, _quorum, _show, _probe):
         yield from check(rule)
 
 
@@ -121,6 +121,12 @@ def _show(rule: Rule) -> Iterator[Complaint]:
     for field in re.findall(r"\{[^{}]*\}?", rule.part("approval").get("show", "")):
         if not re.fullmatch(r"\{args(\.[A-Za-z_][A-Za-z0-9_]*)+\}", field):
             yield "/approval/show", f"{field!r} is not filled in; write {{args.name}}"
+
+
+def _probe(rule: Rule) -> Iterator[Complaint]:
+    probe = rule.part("probe")
+    if "happened_if" in probe and probe["happened_if"].strip() == probe.get("absent_if", "").strip():
+        yield "/probe/absent_if", "the same as `happened_if`: no answer could ever show one and not the other"
 
 
 def covers(earlier: str, later: str) -> bool:

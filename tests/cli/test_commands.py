@@ -33,8 +33,8 @@ COMMANDS = dict(commands(parser()))
 def test_the_commands_are_those_that_can_be_run() -> None:
     assert set(COMMANDS) == {
         "serve", "stdio", "demo", "init", "keys", "keys new", "schema", "check", "test", "verify", "runs", "runs list", "runs show", "runs freeze",
-        "runs resume", "runs cancel", "calls", "calls list", "calls show", "holds", "holds list", "holds show", "holds approve", "holds deny",
-        "tools", "tools list", "tools diff", "tools accept",
+        "runs resume", "runs cancel", "calls", "calls list", "calls show", "calls reconcile", "holds", "holds list", "holds show", "holds approve",
+        "holds deny", "tools", "tools list", "tools diff", "tools accept",
     }  # fmt: skip
 
 

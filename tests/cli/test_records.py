@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from tests.cli.conftest import called, opened
 from tests.cli.running import ran, ran_beside
-from tests.serving import Served, served
+from tests.serving import KEYS, Served, served
+from tests.upstreams.origin import Connection
 
 pytestmark = pytest.mark.anyio
 Capture = pytest.CaptureFixture[str]
@@ -142,3 +144,70 @@ async def test_a_ledger_that_was_changed_is_not_sound(it: Served, folder: Path, 
 def test_without_a_ledger_there_is_one_line(folder: Path, capsys: Capture, argv: tuple[str, ...]) -> None:
     said = ran(capsys, *argv)
     assert (said.code, said.out, len(said.err.splitlines())) == (1, "", 1)
+
+
+# ---- doubts -------------------------------------------------------------------------------------------------------------
+
+
+async def hangs_up(connection: Connection) -> None:
+    """Read a request, and leave it unanswered the first time."""
+    await connection.request()
+    if connection.number > 1:
+        await connection.answer()
+    connection.close()
+
+
+@pytest.fixture
+async def doubtful(folder: Path, anyio_backend: str) -> AsyncIterator[tuple[Served, str]]:
+    """A gateway with a call in doubt."""
+    async with served(folder, hangs_up) as it:
+        yield it, (await called(it, await opened(it), "shop.refund", amount=5))["call"]
+
+
+async def test_a_doubt_is_listed_and_ended_by_a_person_who_says_why(doubtful: tuple[Served, str], mia: str, capsys: Capture) -> None:
+    it, call = doubtful
+    (row,) = (await ran_beside(capsys, "calls", "list", "--state", "in_doubt", "--json")).json
+    assert row["call"] == call
+    word = ("--happened", "--why", "it's on\x1b[2J the statement", "--result", '{"r": 1}')
+    said = await ran_beside(capsys, "calls", "reconcile", call, *word, "--url", it.url)
+    assert (said.code, said.out.startswith(f"{call} is succeeded.")) == (0, True)
+    assert (await ran_beside(capsys, "calls", "list", "--state", "in_doubt", "--json")).json == []
+    shown = (await ran_beside(capsys, "calls", "show", call, "--json")).json
+    assert (shown["result"]["structuredContent"], shown["events"][-1]["by"]) == ({"r": 1}, "user:mia")
+    text = (await ran_beside(capsys, "calls", "show", call)).out
+    assert ("the statement" in text, "\x1b" in text) == (True, False)
+
+
+async def test_what_did_not_happen_goes_out_once_more(doubtful: tuple[Served, str], mia: str, capsys: Capture) -> None:
+    it, call = doubtful
+    said = await ran_beside(capsys, "calls", "reconcile", call, "--did-not-happen", "--why", "no trace", "--url", it.url, "--json")
+    assert (said.json["status"], said.json["attempt"]) == ("admitted", 2)
+    async with it.client() as bot:
+        assert (await bot.get(f"/v1/runs/{said.json['run']}/calls/{call}?wait=5")).json()["status"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("--happened",), 2),
+        (("--why", "x"), 2),
+        (("--happened", "--abandoned", "--why", "x"), 2),
+        (("--happened", "--why", "x", "--result", "{"), 1),
+        (("--abandoned", "--why", "x", "--result", "{}"), 1),
+        (("--happened", "--why", ""), 1),
+    ],
+)
+async def test_a_word_that_says_too_little_or_too_much_is_refused(
+    doubtful: tuple[Served, str], mia: str, capsys: Capture, argv: tuple[str, ...], code: int
+) -> None:
+    it, call = doubtful
+    said = await ran_beside(capsys, "calls", "reconcile", call, *argv, "--url", it.url)
+    assert (said.code, said.out) == (code, "")
+    assert len((await ran_beside(capsys, "calls", "list", "--state", "in_doubt", "--json")).json) == 1
+
+
+async def test_whoever_asked_ends_no_doubt(doubtful: tuple[Served, str], capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    it, call = doubtful
+    monkeypatch.setenv("GATEWAY_KEY", KEYS["agent:bot"])
+    said = await ran_beside(capsys, "calls", "reconcile", call, "--happened", "--why", "trust me", "--url", it.url)
+    assert (said.code, said.err.startswith("gateway: auth.forbidden: ")) == (1, True)

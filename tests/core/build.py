@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gateway.core import events as e
 from gateway.core.assess import Assessment, assess
 from gateway.core.canonical import digest
-from gateway.core.decide import calls, holds, ready, runs, settle, turns
+from gateway.core.decide import calls, doubts, holds, ready, runs, settle, turns
 from gateway.core.decide.draft import Draft, NeedsStream
 from gateway.core.guards.allow import Allow
 from gateway.core.guards.approval import Approval
@@ -165,6 +165,8 @@ class World:
         return self.tree(id).runs[id or self.run_id]
 
     def record(self, call: Any) -> CallRecord:
+        if isinstance(call, CallRecord):
+            call = call.id
         id = call if isinstance(call, str) else call.record.id if hasattr(call, "record") else call.call
         return self.tree(id).calls[id]
 
@@ -271,7 +273,8 @@ class World:
     def settle(self, call: Any, outcome: Outcome = DONE, *, attempt: int | None = None, owner: str | None = None) -> CallRecord:
         record = self.record(call)
         result = sealed(outcome.result) if outcome.result is not None else None
-        command = settle.SettleCommand(record.id, attempt or record.attempt, owner or record.owner, outcome, result)
+        probe = self.policies.rule_for(record.tool).probe
+        command = settle.SettleCommand(record.id, attempt or record.attempt, owner or record.owner, outcome, result, probe)
         return self.record(self.decided(lambda states: settle.settle(states, command, self.now), stream_of(record.id)))
 
     def does(self, name: str, outcome: Outcome = DONE, *, result: Any = None, **asked: Any) -> CallRecord:
@@ -286,13 +289,35 @@ class World:
         record, fault = self.record(call), None if dead else outcome
         result = sealed(fault.result) if fault is not None and fault.result is not None else None
         command = settle.AgainCommand(record.id, attempt or record.attempt, self.policies.rule_for(record.tool), owner, 5_000, fault, result)
-        step = settle.recover if dead else settle.again
-        return self.record(self.decided(lambda states: step(states, command, self.now), stream_of(record.id)))
+        stream = stream_of(record.id)
+        if dead:
+            self.decided(lambda states: settle.recover(states, stream, [command], self.now), stream)
+        else:
+            self.decided(lambda states: settle.again(states, command, self.now), stream)
+        return self.record(record)
 
     def execute(self, call: Any, digest: str = "d") -> CallRecord:
         record = self.record(call)
         command = ready.ReadyCommand(record.id, self.policies.rule_for(record.tool), digest, "one", 5_000)
         return self.record(self.decided(lambda states: ready.execute(states, command, self.now), stream_of(record.id)))
+
+    def means(self, call: Any, digest: str = "d") -> doubts.Again:
+        """What sends a call once more."""
+        return doubts.Again(self.policies.rule_for(self.record(call).tool), digest, "two", 5_000)
+
+    def reconcile(self, call: Any, outcome: str, who: Principal = MIA, *, means: doubts.Again | None = None, approvers: str = "group:finance") -> Any:
+        """A person's word: the record, or what came instead."""
+        command = doubts.ReconcileCommand(self.record(call).id, who, outcome, "I looked", frozenset({approvers}), sealed("found"), means)
+        answer = self.decided(lambda states: doubts.reconcile(states, command, self.now), stream_of(command.call))
+        return self.record(answer) if isinstance(answer, str) else answer
+
+    def probe(self, call: Any, found: str, *, probes: int | None = None, hopeless: bool = False) -> CallRecord:
+        """What the rule's probe found."""
+        record = self.record(call)
+        probe, result = self.policies.rule_for(record.tool).probe, sealed("found") if found == "happened" else None
+        assert probe is not None
+        command = doubts.ProbedCommand(record.id, record.probes if probes is None else probes, probe, found, "it says", result, hopeless)
+        return self.record(self.decided(lambda states: doubts.probed(states, command, self.now), stream_of(record.id)))
 
     def vote(self, call: Any, who: Principal = MIA, vote: str = "approve", *, digest: str | None = None, note: str = "") -> Any:
         hold = self.hold(call)

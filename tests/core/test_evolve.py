@@ -124,7 +124,7 @@ def test_live_calls_and_doubts_are_counted_as_they_come_and_go() -> None:
     world.settle(running)
     world.settle(sent, DOUBT)
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "ready"}, 1)
-    world.happened(world.run_id, e.CallSettled(world.run_id, sent.call, 1, "failed"))
+    world.happened(world.run_id, e.CallReconciled(world.run_id, sent.call, "failed", "user:mia", "I looked"))
     world.call("pay.refund")
     world.cancel()
     assert (dict(world.run().live), world.run().in_doubt) == ({held.call: "admitted"}, 0)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.core import events as e
-from gateway.core.decide import runs
+from gateway.core.decide import doubts, runs
 from gateway.core.evolve import evolve_tree
 from gateway.core.history import Principals, TreeHistory
 from gateway.core.model import Amounts, Principal
+from gateway.core.policy import Probe
 from gateway.core.run import Run, Tree
 from tests.core import build
 from tests.core.build import ACT, BOSS, BOT, DONE, DOUBT, ERROR, KIM, MIA, READ, REFUSED, STOPPED, TIMEOUT, WRITE, World, asks, never, policy
@@ -23,7 +24,7 @@ POLICY = policy(
     build.rule("crm.set", WRITE, usd_micros=3),
     build.rule("crm.pay", ACT, asks(quorum=2, expires_in_ms=20_000, execute_within_ms=9_000), usd_micros=5),
     build.rule("crm.ask", ACT, asks("group:leads", "agent:bot", expires_in_ms=15_000), usd_micros=5),
-    build.rule("crm.act", ACT, never()),
+    build.rule("crm.act", ACT, never(), probe=Probe("crm.find", (), lambda facts: True, lambda facts: False)),
     turns=6, tool_calls=9, tool_calls_per_turn=4, tokens=100, tokens_per_turn=11, usd_micros=40, deadline_ms=60_000, max_age_ms=200_000,
     idle_after_ms=30_000, in_flight_calls=3, open_holds=2, pause_while_held=True,
 )  # fmt: skip
@@ -103,6 +104,17 @@ class Interleavings(RuleBasedStateMachine):
         if call := self.pick(self.calls_in("admitted"), number):
             self.act(self.world.again, call, REFUSED, dead=dead)
 
+    @rule(number=ANY, who=st.sampled_from(PEOPLE), outcome=st.sampled_from(doubts.OUTCOMES), sendable=st.booleans())
+    def reconcile(self, number: int, who: Principal, outcome: str, sendable: bool) -> None:
+        if call := self.pick(self.calls_in("in_doubt", "in_doubt", "succeeded"), number):
+            self.act(self.world.reconcile, call, outcome, who, means=self.world.means(call) if sendable else None)
+
+    @rule(number=ANY, found=st.sampled_from(["happened", "absent", "unclear", "failed"]))
+    def probe(self, number: int, found: str) -> None:
+        doubted = [call for call in self.calls_in("in_doubt", "succeeded") if self.world.record(call).tool == "crm.act"]
+        if call := self.pick(doubted, number):
+            self.act(self.world.probe, call, found)
+
     @precondition(lambda self: self.calls_in("held", "ready"))
     @rule(number=ANY, who=st.sampled_from(PEOPLE), vote=st.sampled_from(["approve", "approve", "approve", "deny"]))
     def vote(self, number: int, who: Principal, vote: str) -> None:
@@ -148,6 +160,10 @@ class Interleavings(RuleBasedStateMachine):
             self.people_agreed(tree, event)
         if isinstance(event, e.CallSettled):
             assert tree.calls[event.call].state == "admitted", "one outcome a call"
+        if isinstance(event, e.CallReconciled):
+            assert tree.calls[event.call].state == "in_doubt"
+            assert event.by in {MIA.id, KIM.id, BOSS.id, "probe:crm.find"}
+            assert event.state != "ready" or event.by != "probe:crm.find"
 
     def run_took_it(self, tree: Tree, event: e.RunEvent) -> None:
         """Every run above was open, inside its deadline, and could pay; nothing is ever admitted beyond a limit."""
@@ -256,6 +272,8 @@ class Interleavings(RuleBasedStateMachine):
                 assert event.key not in spent
             if isinstance(event, e.CallSettled) and event.call in keys and not event.not_applied:
                 spent.add(keys[event.call])
+            if isinstance(event, e.CallReconciled) and event.call in keys and event.state in ("failed", "ready"):
+                spent.discard(keys[event.call])
 
     def teardown(self) -> None:
         for stream, state in self.world.states.items():

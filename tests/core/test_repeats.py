@@ -122,7 +122,7 @@ def test_what_is_in_doubt_is_never_dispatched_again(name: str) -> None:
 def test_an_abandoned_doubt_stays_a_doubt() -> None:
     world = opened()
     first = world.does("mail.send", DOUBT, a=1)
-    world.happened(world.run_id, e.CallSettled(world.run_id, first.id, 1, "abandoned"))
+    world.happened(world.run_id, e.CallReconciled(world.run_id, first.id, "abandoned", "user:mia", "nobody knows"))
     assert verdict(world.call("mail.send", a=1)) == "doubt"
 
 

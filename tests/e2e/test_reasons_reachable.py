@@ -61,6 +61,16 @@ async def continued(agent: RestAgent) -> Any:
     return await agent.http.post("/v1/runs", json=asked)
 
 
+async def reconciled(agent: RestAgent, *, again: bool = False) -> Any:
+    """The answer to a call in a closed run that a person found had not happened; `again`: to the person who says so twice."""
+    await agent.call("pay", id="doubt", do="cut")
+    await agent.post("/cancel")
+    call = f"/v1/runs/{agent.run}/calls/{agent.last.body['call']}"
+    said = {"outcome": "did_not_happen", "why": "no trace of it"}
+    assert (await agent.mia.post(f"{call}/reconcile", json=said)).status_code == 200
+    return await (agent.mia.post(f"{call}/reconcile", json=said) if again else agent.http.get(call))
+
+
 REST_ONLY: dict[str, Ask] = {
     "auth.forbidden": lambda agent: agent.http.post(f"/v1/runs/{agent.run}/resume", json={}),
     "route.unknown": lambda agent: agent.http.get("/v1/nothing"),
@@ -68,6 +78,8 @@ REST_ONLY: dict[str, Ask] = {
     "run.unknown": lambda agent: agent.http.get("/v1/runs/run_none"),
     "run.continued": continued,
     "call.unknown": lambda agent: agent.http.get(f"/v1/runs/{agent.run}/calls/call_none"),
+    "call.not_applied": lambda agent: reconciled(agent),
+    "call.not_in_doubt": lambda agent: reconciled(agent, again=True),
     "hold.unknown": lambda agent: agent.http.get("/v1/holds/hold_none"),
     "hold.conflict": lambda agent: voted(agent, ("approve", ""), ("deny", "")),
     "hold.digest": lambda agent: voted(agent, ("approve", ""), digest="0" * 64),
@@ -76,7 +88,7 @@ REST_ONLY: dict[str, Ask] = {
     "approval.expired": lambda agent: expired(agent, "expiring", None),
     "approval.lapsed": lambda agent: expired(agent, "lapsing", "approve"),
 }
-"""Votes, paths, other runs and the look at a call exist on REST only. (An agent that repeats an expired call is asked anew.)"""
+"""Votes, people's words, paths, other runs and the look at a call exist on REST only. (An agent that repeats an expired call is asked anew.)"""
 
 
 @pytest.mark.parametrize("reason", REST_ONLY)

@@ -67,12 +67,17 @@ Plan = Answer | UpstreamFault | Act
 
 
 class MovedClock(FakeClock):
-    """Who sleeps, sleeps until a test has moved the clock far enough."""
+    """Who sleeps, sleeps until a test has moved the clock far enough. `wall_ms`: how far the wall clock was set off."""
+
+    wall_ms = 0
 
     def __init__(self) -> None:
         super().__init__()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._news = asyncio.Event()
+
+    def now_ms(self) -> int:
+        return self.now + self.wall_ms
 
     async def sleep(self, ms: int) -> None:
         if ms <= 0:
@@ -100,12 +105,20 @@ class MovedClock(FakeClock):
 
 
 class WilfulLedger(SqliteLedger):
-    """`down`: nothing can be appended. `between` runs once, when a call's intent is durable and its caller doesn't know it yet."""
+    """`down`: nothing can be appended. `between` runs once, when a call's intent is durable and its caller doesn't know it yet.
+
+    `shared`: other processes append too, as they may on a database server.
+    """
 
     down = False
+    shared = False
     between: Callable[[], Awaitable[object]] | None = None
     joins: asyncio.Queue[Join]
     watches: asyncio.Queue[str]
+
+    @property
+    def alone(self) -> bool:
+        return not self.shared
 
     async def watch(self, stream: str, after: int) -> None:
         self.watches.put_nowait(stream)
@@ -241,13 +254,30 @@ class Stage:
 
         return await soon(watch())
 
-    async def crash(self, *callers: asyncio.Task[Any]) -> None:
-        """The process is gone: nothing more is sent or recorded."""
+    @asynccontextmanager
+    async def beside(self) -> AsyncIterator[Stage]:
+        """Another process on the same ledger, with tools of its own."""
+        self.ledger.shared = True
+        tools = Tools(shelf=_shelf())
+        engine = Engine(self.ledger, tools, load_policies(self.folder / "policies"), self.clock, SystemIds(self.clock, b"s" * 32))
+        await engine.start()
+        there = Stage(self.folder, engine, self.ledger, tools, self.clock)
+        try:
+            yield there
+        finally:
+            await engine.stop(0)
+
+    async def vanish(self, *callers: asyncio.Task[Any]) -> None:
+        """The process is gone: nothing more is sent or recorded. The ledger stays."""
         self.crashed = True
         tasks = [flight.task for flight in self.engine.flights.values() if flight.task] + [t for t in (self.engine._sweeper,) if t]
         for task in (*tasks, *callers):
             task.cancel()
         await asyncio.wait([*tasks, *callers], timeout=5)
+
+    async def crash(self, *callers: asyncio.Task[Any]) -> None:
+        """The same, with its ledger."""
+        await self.vanish(*callers)
         await self.ledger.close()
 
 
@@ -259,7 +289,7 @@ async def soon(what: Awaitable[T]) -> T:
 def erase(folder: Path, hash: str | None) -> None:
     """A payload is gone, as retention does it; the ledger is closed meanwhile."""
     with closing(sqlite3.connect(folder / "gateway.db")) as raw, raw:
-        assert raw.execute("DELETE FROM payloads WHERE hash = ?", (hash,)).rowcount == 1
+        assert raw.execute("DELETE FROM payloads WHERE hash = ?", (hash,)).rowcount
 
 
 @asynccontextmanager
@@ -284,4 +314,4 @@ async def stage(folder: Path, policy: str = POLICY, clock: MovedClock | None = N
             for hang in tools.hanging:
                 hang.ended.set()
             await engine.stop(0)
-            await ledger.close()
+        await ledger.close()

@@ -103,86 +103,30 @@ async def test_what_has_no_time_left_is_not_dispatched(desk: Stage) -> None:
     desk.tools.plan(ACT, ok(second=True))
     desk.ledger.between = too_late
     waiting = desk.calling(run, ACT)
+    await naps(desk, 200)
     reply = await soon(waiting)
     assert isinstance(reply, Completed)
     assert [dispatch.attempt for dispatch in desk.tools.sent] == [2]
 
 
-# ---- retries ------------------------------------------------------------------------------------------------------------
+async def test_a_process_that_was_stopped_sends_nothing_late_though_its_wall_clock_was_set_back(
+    desk: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = desk.ledger.at_hand
 
+    def look_late(stream: str) -> object:
+        if desk.engine.flights:  # the last look before the first byte
+            monkeypatch.setattr(desk.ledger, "at_hand", look)
+            desk.clock.move(30_000)
+            desk.clock.wall_ms = -40_000
+        return look(stream)
 
-async def test_a_connect_fault_is_tried_again_under_the_same_key_with_doubling_waits(desk: Stage) -> None:
     run = await desk.open()
-    desk.tools.plan(ACT, REFUSED, REFUSED)
+    monkeypatch.setattr(desk.ledger, "at_hand", look_late)
     waiting = desk.calling(run, ACT)
-    await naps(desk, 200, 400)
-    reply = await soon(waiting)
-    assert isinstance(reply, Completed)
-    assert [dispatch.attempt for dispatch in desk.tools.sent] == [1, 2, 3]
-    assert len({dispatch.key for dispatch in desk.tools.sent}) == 1
-    assert (await desk.kinds(run)).count("CallAdmitted") == 3
-    assert reply.budget.tool_calls_left == 17
-
-
-async def test_the_last_fault_stands_when_the_attempts_are_used_up(desk: Stage) -> None:
-    run = await desk.open()
-    desk.tools.plan(READ, REFUSED, TIMEOUT, TIMEOUT)
-    waiting = desk.calling(run, READ)
-    await naps(desk, 200, 400)
-    reply = await soon(waiting)
-    assert isinstance(reply, Failed)
-    assert (reply.outcome.reason, (await desk.record(reply.call)).reason) == ("tool.timeout", "tool.timeout")
-    assert len(desk.tools.sent) == 3
-
-
-async def test_without_budget_for_another_attempt_the_last_fault_stands(desk: Stage) -> None:
-    run = await desk.open(budgets={"tool_calls": 1})
-    desk.tools.plan(READ, TIMEOUT)
-    waiting = desk.calling(run, READ)
     await naps(desk, 200)
-    reply = await soon(waiting)
-    assert isinstance(reply, Failed)
-    assert reply.outcome.reason == "tool.timeout"
-    assert len(desk.tools.sent) == 1
-
-
-async def test_a_payment_that_timed_out_is_in_doubt_and_never_tried_again(desk: Stage) -> None:
-    run = await desk.open()
-    desk.tools.plan(ACT, TIMEOUT)
-    reply = await desk.call(run, ACT)
-    assert isinstance(reply, Doubt)
-    assert isinstance(await desk.call(run, ACT), Doubt)
-    assert len(desk.tools.sent) == 1
-
-
-async def test_a_write_that_timed_out_stays_in_doubt_when_the_later_attempts_do_not_get_through(desk: Stage) -> None:
-    run = await desk.open()
-    desk.tools.plan(WRITE, TIMEOUT, REFUSED, REFUSED)
-    waiting = desk.calling(run, WRITE, {"id": "1"})
-    await naps(desk, 200, 400)
-    assert isinstance(await soon(waiting), Doubt)
-    assert len({dispatch.key for dispatch in desk.tools.sent}) == 1
-
-
-async def test_a_read_waits_as_long_as_the_upstream_asks(desk: Stage) -> None:
-    run = await desk.open()
-    desk.tools.plan(READ, BUSY)
-    waiting = desk.calling(run, READ)
-    await naps(desk, 1_500)
     assert isinstance(await soon(waiting), Completed)
-    assert len(desk.tools.sent) == 2
-
-
-async def test_cancelling_ends_the_wait_for_the_next_attempt(desk: Stage) -> None:
-    run = await desk.open()
-    desk.tools.plan(READ, TIMEOUT)
-    waiting = desk.calling(run, READ)
-    await desk.clock.asleep(200)
-    await desk.engine.cancel_run(BOT, run)
-    reply = await soon(waiting)
-    assert isinstance(reply, Failed)
-    assert len(desk.tools.sent) == 1
-    assert (await desk.run(run)).state == "closed"
+    assert [(dispatch.attempt, dispatch.remaining_ms) for dispatch in desk.tools.sent] == [(2, 30_000)]
 
 
 # ---- cancelling ---------------------------------------------------------------------------------------------------------
@@ -284,6 +228,19 @@ async def test_a_dispatch_that_broke_in_a_way_nobody_foresaw_is_in_doubt(desk: S
         await desk.call(run, ACT)
     await desk.engine.sweep()
     assert isinstance(await desk.call(run, ACT), Doubt)
+
+
+async def test_a_dispatch_whose_task_somebody_cancelled_is_in_doubt(desk: Stage) -> None:
+    run = await desk.open()
+    hang = desk.tools.hang(ACT)
+    waiting = desk.calling(run, ACT)
+    await soon(hang.reached.wait())
+    [flight] = desk.engine.flights.values()
+    assert flight.task is not None
+    flight.task.cancel()
+    await asyncio.wait({waiting})
+    await desk.engine.sweep()
+    assert (await desk.record(flight.record.id)).state == "in_doubt"
 
 
 async def test_nothing_is_dispatched_when_the_intent_can_not_be_recorded(desk: Stage) -> None:

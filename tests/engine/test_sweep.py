@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.core.events import CallAdmitted
-from gateway.core.model import Completed, Doubt, Failed, Reply
-from gateway.ports import LedgerFault, RequestFault
+from gateway.core.model import Completed, Doubt, Failed, Refused, Reply
+from gateway.ledger.verify import verify
+from gateway.ports import LedgerFault, RequestFault, UpstreamFault
 from tests.engine.stage import ACT, ASKED, AT_ONCE, BOT, MIA, POLICY, READ, WRITE, Stage, erase, ok, soon, stage
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ async def test_a_call_of_a_turn_cancelled_before_the_crash_is_not_dispatched_aga
 async def test_what_is_cancelled_between_its_launch_and_its_first_step_is_not_dispatched(tmp_path: Path, tool: str, state: str) -> None:
     run, intent = await left_running(tmp_path, tool)
     async with stage(tmp_path, start=False) as desk:
-        await desk.engine.recover(await desk.record(intent.call))
+        await desk.engine.recover(run, [await desk.record(intent.call)])
         desk.engine.cancel_flights({run})
         assert ((await desk.settled(intent.call)).state, desk.tools.sent) == (state, [])
 
@@ -191,6 +192,17 @@ async def test_what_does_not_finish_is_cancelled_and_recorded(tmp_path: Path, to
         assert (await desk.record(reply.call)).state == state
 
 
+async def test_a_stop_waits_for_no_further_try(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        run = await desk.open()
+        desk.tools.plan(READ, UpstreamFault("timeout", "late"))
+        caller = desk.calling(run, READ)
+        await desk.clock.asleep(200)
+        await stopped(desk, 60_000)
+        assert isinstance(await soon(caller), Failed)
+        assert len(desk.tools.sent) == 1
+
+
 async def test_what_an_approval_set_off_while_stopping_is_recorded_too(tmp_path: Path) -> None:
     async with stage(tmp_path) as desk:
         run = await desk.open()
@@ -212,3 +224,73 @@ async def test_an_answer_after_a_restart_is_the_recorded_one(tmp_path: Path) -> 
         assert isinstance(first, Completed)
         assert isinstance(again, Completed)
         assert (again.result, again.replayed, desk.tools.sent) == (first.result, True, [])
+
+
+# ---- retention ----------------------------------------------------------------------------------------------------------
+
+DAY_MS = 86_400_000
+
+
+async def swept_out(desk: Stage) -> None:
+    """A sweep, and what it set going."""
+    await desk.engine.sweep()
+    await soon(asyncio.gather(*desk.engine.errands))
+
+
+async def test_what_is_no_longer_kept_is_replayed_as_expired_and_never_dispatched_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        desk.engine.retain_payloads_ms = 30 * DAY_MS
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"}, call_id="c1")
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(29 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+        desk.clock.move(DAY_MS)
+        await swept_out(desk)
+        for asked in ({}, {"call_id": "c1"}):
+            refused = await desk.call(run, ACT, {"id": "1"}, **asked)
+            assert isinstance(refused, Refused)
+            assert [finding.reason for finding in refused.findings] == ["result.expired"]
+        successor = await desk.open(continues=run)
+        refused = await desk.call(successor, ACT, {"id": "1"})
+        assert isinstance(refused, Refused)
+        assert ([finding.reason for finding in refused.findings], len(desk.tools.sent)) == (["result.expired"], 1)
+        report = await verify(desk.ledger)
+        assert (report.problems, len(report.erased)) == ([], 2)
+
+
+async def test_an_open_runs_payloads_are_kept_however_old(tmp_path: Path) -> None:
+    async with stage(tmp_path, POLICY.replace("deadline: 10m", "deadline: unlimited").replace("run:\n", "run:\n  max_age: 90d\n")) as desk:
+        desk.engine.retain_payloads_ms = DAY_MS
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.call(run, ASKED, {"id": "1"})
+        desk.clock.move(2 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+
+
+async def test_without_retention_everything_is_kept(tmp_path: Path) -> None:
+    async with stage(tmp_path) as desk:
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(900 * DAY_MS)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+
+
+async def test_erasing_is_done_once_an_hour(tmp_path: Path) -> None:
+    async with stage(tmp_path, start=False) as desk:
+        desk.engine.retain_payloads_ms = 0
+        await swept_out(desk)
+        run = await desk.open()
+        await desk.call(run, ACT, {"id": "1"})
+        await desk.engine.finish_run(BOT, run, None)
+        desk.clock.move(3_599_999)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Completed)
+        desk.clock.move(1)
+        await swept_out(desk)
+        assert isinstance(await desk.call(run, ACT, {"id": "1"}), Refused)

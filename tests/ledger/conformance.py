@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ledger.verify import verify
+from gateway.core.events import CallProbed, CallReconciled, Event, RunClosed, RunClosing
+from gateway.core.model import Payload
+from gateway.ledger.verify import Problem, verify
 from gateway.ports import Committed, Decision, LedgerFault
 from tests.ledger.runs import HOLD, RUN, admit, hold, life, open_run, settle, vote
 from tests.ledger.tally import SettableClock, append, event, evolve, look, sealed
@@ -235,6 +237,21 @@ async def test_a_call_in_flight_is_found_until_it_is_settled(opened_for_runs: Op
         assert await ledger.in_flight() == []
 
 
+async def test_a_call_is_due_when_its_state_says_so_the_longest_due_first(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1, lease_until=90), admit(2, lease_until=70))
+        assert await ledger.due_calls(69) == []
+        assert await ledger.due_calls(70) == ["call_r_2"]
+        assert await ledger.due_calls(90) == ["call_r_2", "call_r_1"]
+        assert await ledger.due_calls(90, limit=1) == ["call_r_2"]
+        await life(ledger, settle(1), settle(2, "in_doubt", probe_at=80))
+        assert (await ledger.due_calls(79), await ledger.due_calls(80)) == ([], ["call_r_2"])
+        await life(ledger, CallProbed(RUN, "call_r_2", "pay.find", "unclear", again_at=200))
+        assert (await ledger.due_calls(199), await ledger.due_calls(200)) == ([], ["call_r_2"])
+        await life(ledger, CallReconciled(RUN, "call_r_2", "abandoned", "user:mia", "who knows"))
+        assert await ledger.due_calls(2**60) == []
+
+
 async def test_a_run_is_due_when_its_state_says_so(opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
         await life(ledger, open_run())
@@ -298,3 +315,59 @@ async def test_a_view_can_be_made_anew_from_the_events(opened_for_runs: Opened) 
         assert not (await verify(ledger)).problems
         await life(ledger, admit(3))
         assert await ledger.in_flight() == [RUN]
+
+
+async def damage(ledger: Any) -> list[Problem]:
+    """What doesn't fit the events; what these did, which no gateway decided, is another matter."""
+    return [one for one in (await verify(ledger)).problems if not one.what.startswith("P")]
+
+
+async def opens(ledger: Any, run: str, *payloads: Payload) -> None:
+    kept = tuple((run, payload) for payload in payloads)
+    await ledger.transact((run,), lambda states, now: Decision(((run, open_run(run)),), None, kept))
+
+
+async def over(ledger: Any, clock: SettableClock, run: str, *payloads: Payload, at: int) -> None:
+    """A run with these payloads, closed then."""
+    await opens(ledger, run, *payloads)
+    ends: list[Event] = [RunClosing(run, "completed", "model_final", "agent:a"), RunClosed(run, "completed", "model_final")]
+    clock.now = at
+    await ledger.transact((run,), lambda states, now: Decision(tuple((run, event) for event in ends), None))
+
+
+async def test_payloads_of_runs_that_closed_long_ago_are_erased_and_nothing_else(opened_for_runs: Opened) -> None:
+    clock = SettableClock(1_000)
+    old, new = [sealed(b"of an old run %d" % n) for n in range(1_200)], sealed(b"of a new run")
+    async with opened_for_runs(clock=clock) as ledger:
+        for n, run in enumerate(("run_a", "run_b")):
+            await over(ledger, clock, run, *old[n * 600 : n * 600 + 600], at=5_000)
+        await over(ledger, clock, "run_c", new, at=5_001)
+        await opens(ledger, RUN, new)
+        assert await ledger.payload("run_a", old[0].hash) == old[0].data
+        assert (await ledger.erase(4_999), await ledger.erase(5_000), await ledger.erase(5_000)) == (0, 1_200, 0)
+        assert [await ledger.payload("run_a", one.hash) for one in old[:600]] == [None] * 600
+        assert (await ledger.payload("run_c", new.hash), await ledger.payload(RUN, new.hash)) == (new.data, new.data)
+        assert [len(await ledger.events(run)) for run in ("run_a", "run_b", "run_c", RUN)] == [3, 3, 3, 1]
+        assert await damage(ledger) == []
+
+
+async def test_a_child_that_closed_keeps_its_payloads_while_its_tree_is_open(opened_for_runs: Opened) -> None:
+    child, payload = "run_r.1", sealed(b"of the tree")
+    ends = (RunClosing(child, "completed", "model_final", "agent:a"), RunClosed(child, "completed", "model_final"))
+    async with opened_for_runs() as ledger:
+        await opens(ledger, RUN, payload)
+        await life(ledger, open_run(child, parent=RUN), *ends)
+        assert await ledger.erase(2**60) == 0
+        assert await ledger.payload(RUN, payload.hash) == payload.data
+
+
+async def test_appends_go_on_while_payloads_are_erased(opened_for_runs: Opened) -> None:
+    clock = SettableClock()
+    async with opened_for_runs(clock=clock) as ledger:
+        await over(ledger, clock, "run_a", *(sealed(b"%d" % n) for n in range(3_000)), at=clock.now)
+        erasing = asyncio.ensure_future(ledger.erase(2**60))
+        while not erasing.done():
+            clock.now += 1
+            await opens(ledger, f"run_{clock.now}")
+        assert await erasing == 3_000
+        assert await damage(ledger) == []

@@ -30,6 +30,16 @@ def test_putting_a_value_again_counts_it_once() -> None:
     assert (recent.get("a"), recent.get("b")) == ("xx", "yy")
 
 
+def test_what_is_let_go_makes_room() -> None:
+    recent: Recent[str, str] = Recent(80)
+    for name in "abcdefgh":
+        recent.put(name, "x" * 10)
+    recent.forget(lambda key: key in "ab")
+    recent.put("i", "x" * 10)
+    recent.put("j", "x" * 10)
+    assert [name for name in "abcdefghij" if recent.get(name) is None] == ["a", "b"]
+
+
 def test_an_empty_value_is_a_value() -> None:
     recent: Recent[str, bytes] = Recent(16)
     recent.put("a", b"")

@@ -20,8 +20,8 @@ from gateway.ledger.verify import verify
 from gateway.ledger.views import FILTERS
 from gateway.ports import LedgerFault
 from tests.ledger.conformance import *  # noqa: F403
-from tests.ledger.conformance import Opened
-from tests.ledger.tally import append, sealed
+from tests.ledger.conformance import Opened, over
+from tests.ledger.tally import SettableClock, append, sealed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -291,3 +291,13 @@ async def test_a_file_limit_of_the_system_is_a_fault_and_no_crash(path: Path, tm
     assert process.returncode == 1
     assert b"LedgerFault" in said
     assert out
+
+
+async def test_erased_bytes_are_not_in_the_file_any_more(path: Path, opened_for_runs: Opened) -> None:
+    clock, secret = SettableClock(), b"a card number, say"
+    async with opened_for_runs(clock=clock) as ledger:
+        await over(ledger, clock, "run_a", sealed(secret), sealed(secret * 900), at=clock.now)
+    assert secret in (content(path) or b"")
+    async with opened_for_runs(clock=clock) as ledger:
+        assert await ledger.erase(clock.now) == 2
+    assert all(secret not in (content(file) or b"") for file in (path, path.with_name(f"{path.name}-wal")))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from gateway.core import streams
 from gateway.core.events import (
     CallCancelled,
+    CallProbed,
+    CallReconciled,
     CallReplayed,
     Event,
     HoldApproved,
@@ -61,7 +63,10 @@ LIFE = [
     admit(2, hold=HOLD),
     settle(2, "failed", reason="tool.error"),
     admit(3),
-    settle(3, "in_doubt"),
+    settle(3, "in_doubt", probe_at=9),
+    CallProbed(RUN, "call_r_3", "pay.find", "unclear", again_at=99),
+    CallReconciled(RUN, "call_r_3", "ready", "user:mia", "no trace"),
+    admit(3, attempt=2),
     CallReplayed(RUN, "call_r_1", RUN, 0, None, "billing.refund", "print1", "rest", None),
     RunClosing("run_r.2", "cancelled", "caller_cancelled", "user:mia"),
     RunClosed("run_r.2", "cancelled", "caller_cancelled"),
@@ -87,7 +92,8 @@ def of_a_call(number: int, run: str) -> list[Event]:
         admit(number), replace(waiting, hold=held), admit(number, hold=held), admit(number, attempt=2),
         *(settle(number, state) for state in ("succeeded", "failed", "in_doubt", "cancelled")), replace(voting, hold=held),
         HoldApproved(run, call, held, NOW + 70_000), HoldDenied(run, call, held, "user:mia"), HoldExpired(run, call, held, "approval.expired"),
-        HoldVoided(run, call, held, "tool"), CallCancelled(run, call, "call.cancelled", "agent:a"),
+        *(CallReconciled(run, call, state, "user:mia", "I looked") for state in ("succeeded", "failed", "ready", "abandoned")),
+        CallProbed(run, call, "pay.find", "unclear"), HoldVoided(run, call, held, "tool"), CallCancelled(run, call, "call.cancelled", "agent:a"),
     ]  # fmt: skip
     return [replace(event, run=run) for event in made]
 
@@ -197,11 +203,11 @@ def test_tools_have_rows_and_principals_none() -> None:
     assert told(RunRegistered("agent:a", RUN, None), stream="principal:agent:a")[2] == {}
 
 
-def test_every_row_has_its_columns_and_ends_with_its_stream() -> None:
+def test_every_row_has_its_columns_its_id_first_and_its_stream() -> None:
     _, _, tables = told(*LIFE)
     for (view, id), values in tables.items():
         assert len(values) == len(COLUMNS[view])
-        assert (values[0], values[-1]) == (id, RUN)
+        assert (values[0], values[COLUMNS[view].index("stream")]) == (id, RUN)
     assert {view for view, _ in tables} == {"runs", "calls", "holds", "votes"}
 
 

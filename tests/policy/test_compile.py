@@ -108,6 +108,10 @@ def test_a_mistake_in_the_defaults_is_told_once_and_not_for_every_rule() -> None
         ("{tool: a.b, idempotency: {not_applied_on: [409, args.x]}}", "6:53"),
         ('{tool: a.b, probe: {tool: a.c, arguments: {x: result.y}, happened_if: "true", absent_if: "false"}}', "6:51"),
         ('{tool: a.b, probe: {tool: a.c, happened_if: args.x == 1, absent_if: "false"}}', "6:49"),
+        ('{tool: a.b, probe: {tool: a.c, happened_if: "true", absent_if: "[result]"}}', "6:68"),
+        ('{tool: a.b, probe: {tool: a.*, happened_if: "true", absent_if: "false"}}', "6:31"),
+        ('{tool: a.b, probe: {tool: a.c, happened_if: "true", absent_if: "false", after: 0s}}', "6:84"),
+        ('{tool: a.b, probe: {tool: a.c, happened_if: "true"}}', "6:24"),
         ("{tool: ab}", "6:12"),
         ("{tool: 'a.[bc]'}", "6:12"),
         ("{tool: a.b, timeout: 0s}", "6:26"),
@@ -119,6 +123,33 @@ def test_a_mistake_in_the_defaults_is_told_once_and_not_for_every_rule() -> None
 )
 def test_each_expression_schema_and_key_is_checked_where_it_stands(rule: str, place: str) -> None:
     assert places(policy(f"- {rule}")) == [place]
+
+
+PROBE = '{tool: a.find, arguments: {id: args.id}, happened_if: result.n > 0, absent_if: result.n == 0}'
+
+
+def test_a_probe_is_compiled_with_its_rule() -> None:
+    probe = rule_of(f"- {{tool: a.b, probe: {PROBE}}}").probe
+    assert probe is not None
+    assert (probe.tool, probe.after_ms) == ("a.find", 60_000)
+    assert {name: value({"args": {"id": "7"}}) for name, value in probe.arguments} == {"id": "7"}
+    assert [(probe.happened_if({"result": {"n": n}}), probe.absent_if({"result": {"n": n}})) for n in (0, 1)] == [(False, True), (True, False)]
+    assert rule_of("- {tool: a.b}").probe is None
+
+
+@pytest.mark.parametrize(
+    ("rules", "place"),
+    [
+        (f"- {{tool: a.b, probe: {PROBE}}}", ""),
+        (f"- {{tool: a.find, effect: read_only}}\n- {{tool: a.*, probe: {PROBE}}}", ""),
+        (f"- {{tool: a.f*, mode: shadow}}\n- {{tool: a.b, probe: {PROBE}}}", ""),
+        (f"- {{tool: a.*, probe: {PROBE}}}", "6:31"),
+        (f"- {{tool: a.b, probe: {PROBE}}}\n- {{tool: a.f*, effect: idempotent_write}}", "6:31"),
+        (f"- {{tool: a.f*}}\n- {{tool: a.b, probe: {PROBE}}}", "7:31"),
+    ],
+)
+def test_a_probe_whose_tool_writes_by_any_rule_is_a_mistake(rules: str, place: str) -> None:
+    assert places(policy(rules)) == ([place] if place else [])
 
 
 # ---- what a rule becomes ------------------------------------------------------------------------------------------------

@@ -70,7 +70,28 @@ PROBE = "probe: {tool: a.c, arguments: {x: args.n * 2}, happened_if: result.n + 
 
 def test_what_this_version_accepts_but_does_not_run_is_said(check: Check) -> None:
     assert check("- {tool: a.b, approval: {grants: {max_count: 2}}}") == ["p.yaml:6:36 warning"]
-    assert check(f"- {{tool: a.b, {PROBE}}}") == ["p.yaml:6:24 warning", "p.yaml:6:51 warning", "p.yaml:6:77 warning"]
+
+
+def test_the_expressions_of_a_probe_are_looked_at_too(check: Check) -> None:
+    assert check(f"- {{tool: a.b, {PROBE}}}") == ["p.yaml:6:51 warning", "p.yaml:6:77 warning"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "count"),
+    [
+        ({"inputSchema": {"properties": {"x": {}}, "required": ["x"]}, "annotations": {"readOnlyHint": True}}, 0),
+        (None, 1),
+        ({"inputSchema": {"properties": {"x": {}}}, "annotations": {"readOnlyHint": False}}, 1),
+        ({"inputSchema": {"properties": {"x": {}, "y": {}}, "required": ["x", "y"]}}, 1),
+        ({"inputSchema": {"properties": {"z": {}}}}, 1),
+        ({"inputSchema": {"properties": [{}], "required": "x"}}, 1),
+    ],
+    ids=["fits", "no such tool", "a write", "an argument missing", "an argument too many", "no schema that makes sense"],
+)
+def test_a_probe_is_held_against_its_tool(definition: dict[str, Any] | None, count: int, check: Check) -> None:
+    rule = "- {tool: a.b, probe: {tool: a.c, arguments: {x: args.n}, happened_if: result.n > 1, absent_if: 'false'}}"
+    tools = {"a.b": {}} if definition is None else {"a.b": {}, "a.c": definition}
+    assert check(rule, tools=tools) == ["p.yaml:6:24 warning"] * count
 
 
 # ---- people -------------------------------------------------------------------------------------------------------------

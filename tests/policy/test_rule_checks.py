@@ -18,6 +18,7 @@ WRONG = {
     "a key of a read": "{tool: a.b, effect: read_only, idempotency: {key_from: [x]}}",
     "a read that needs time to start": "{tool: a.b, effect: read_only, min_time: 1s}",
     "a probe of a read": '{tool: a.b, effect: read_only, probe: {tool: a.c, happened_if: "true", absent_if: "false"}}',
+    "a probe that can't tell": '{tool: a.b, probe: {tool: a.c, happened_if: "true", absent_if: " true"}}',
     "a write that is polled": "{tool: a.b, effect: idempotent_write, poll: true}",
     "keys that no upstream is asked to remember": "{tool: a.b, effect: non_idempotent, upstream_key_ttl: 1h}",
     "more time to start than to run": "{tool: a.b, effect: idempotent_write, timeout: 5s, min_time: 5s}",

@@ -64,5 +64,9 @@ def _last_moment(tree: Tree, run: str, now: int) -> int:
 def may_vote(voter: Principal, hold: Hold, tree: Tree) -> bool:
     """An authenticated person with the role, named by a requirement, and never one who asked, here or up the lineage."""
     named = any(voter.matches(frozenset(requirement.approvers)) for requirement in hold.requirements)
-    asked = {name for run in tree.lineage(hold.run) for name in (run.principal, run.opened_by)}
-    return named and voter.person and "approver" in voter.roles and voter.id not in asked
+    return named and voter.person and "approver" in voter.roles and voter.id not in askers(tree, hold.run)
+
+
+def askers(tree: Tree, run: str) -> set[str]:
+    """Who asks for what a run does: whose it is and who opened it, here and up the lineage."""
+    return {name for one in tree.lineage(run) for name in (one.principal, one.opened_by)}

@@ -24,6 +24,11 @@ def unknown(run: str) -> Finding:
     return Finding("run", "run.unknown", f"There is no run {run!r}.")
 
 
+def forbidden(message: str) -> Finding:
+    """The caller may not have this, whatever state it is in."""
+    return Finding("caller", "auth.forbidden", message)
+
+
 def not_open(draft: Draft, run: str, rule: ToolRule | None = None) -> tuple[Finding, ...]:
     """() if the run and every run above it are open and inside the deadline, and a write of this rule has the time it needs."""
     tree = draft.tree

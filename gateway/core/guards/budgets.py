@@ -93,14 +93,14 @@ def _admitted(fact: Purse, event: e.CallAdmitted, tree: Tree) -> Purse:
     amounts = Amounts(tool_calls=1, usd_micros=event.usd_micros)
     if before is None:
         return but(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1, calls_in_turn=_counted(fact, event))
+    if before.state == "ready":  # once more after a doubt, which posted the attempt before
+        return but(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1)
     last = Amounts(tool_calls=1, usd_micros=before.usd_micros)
     return but(fact, pending=fact.pending - last + amounts, posted=fact.posted + last)
 
 
 def _settled(fact: Purse, event: e.CallSettled, tree: Tree) -> Purse:
     before = tree.calls[event.call]
-    if before.state != "admitted":
-        return fact
     pending = fact.pending - Amounts(tool_calls=1, usd_micros=before.usd_micros)
     posted = fact.posted + Amounts(tool_calls=1, usd_micros=event.usd_micros)
     return but(fact, pending=pending, posted=posted, in_flight=fact.in_flight - 1)

@@ -17,7 +17,7 @@ from gateway.doors.auth import Authenticator
 from gateway.doors.http import CallerLeft, read_body, send_json, send_problem
 from gateway.doors.problems import Problem, failure, problem
 from gateway.doors.render import visible
-from gateway.doors.rest import calls, holds, runs, tools, turns
+from gateway.doors.rest import calls, doubts, holds, runs, tools, turns
 from gateway.doors.rest.checks import checked, checked_query
 from gateway.doors.rest.openapi import document
 from gateway.doors.rest.operation import Answer, Exchange, Operation
@@ -26,7 +26,9 @@ from gateway.ports import GatewayFault, RequestFault, malformed
 from gateway.wire import json
 from gateway.wire.mcp import ListedNames
 
-OPERATIONS: tuple[Operation, ...] = (*runs.OPERATIONS, *turns.OPERATIONS, *calls.OPERATIONS, *holds.OPERATIONS, *tools.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *runs.OPERATIONS, *turns.OPERATIONS, *calls.OPERATIONS, *doubts.OPERATIONS, *holds.OPERATIONS, *tools.OPERATIONS,
+)  # fmt: skip
 _STOPPING = fault(stopping("The gateway is stopping; make the same call again to learn what became of it."))
 _BEFORE_RUN, _AFTER_RUN = "/v1/runs/", "/calls"
 

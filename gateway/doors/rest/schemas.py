@@ -168,6 +168,17 @@ _HOLD = shown(
         "note": _TEXT,
     }
 )
+_RECONCILED = shown(
+    {
+        "call": _TEXT,
+        "run": _TEXT,
+        "tool": _TEXT,
+        "status": {"enum": ["succeeded", "failed", "admitted", "abandoned"]},
+        "reason": _TEXT_OR_NULL,
+        "attempt": {"type": "integer"},
+        "message": _TEXT,
+    }
+)
 _PROBLEM = shown(
     {
         "type": _TEXT,
@@ -198,6 +209,7 @@ _LISTED_RUN = shown({"run": _TEXT, "principal": _TEXT, "policy": _TEXT, "state":
 
 COMPONENTS: dict[str, _Schema] = {
     "Budget": _BUDGET, "Run": _RUN, "OpenedRun": _OPENED, "Turn": _TURN, "CompletedCall": _COMPLETED, "HeldCall": _HELD, "Hold": _HOLD,
+    "ReconciledCall": _RECONCILED,
     "Problem": _PROBLEM, "Event": _EVENT,
     "Runs": shown({"runs": _list(_LISTED_RUN), "next": _TEXT_OR_NULL}),
     "Holds": shown({"holds": _list(refer("Hold")), "next": _TEXT_OR_NULL}),

@@ -25,7 +25,15 @@ SELECT text FROM policies WHERE digest = ?
 SELECT stream FROM runs WHERE due_at <= ? ORDER BY due_at LIMIT ?
 
 -- in_flight: streams with an admitted, unsettled call
-SELECT DISTINCT stream FROM calls WHERE state = 'admitted'
+SELECT DISTINCT stream FROM calls WHERE due_at IS NOT NULL AND state = 'admitted'
+
+-- due_calls: calls that must be looked after by now
+SELECT call FROM calls WHERE due_at <= ? ORDER BY due_at LIMIT ?
+
+-- erasable: trees with payloads whose root has closed by then, oldest first, from a place on
+SELECT closed_at, stream FROM runs
+WHERE parent IS NULL AND closed_at <= ? AND (closed_at, stream) > (?, ?) AND EXISTS (SELECT 1 FROM payloads WHERE payloads.stream = runs.stream)
+ORDER BY closed_at, stream LIMIT ?
 
 -- streams: all streams that have left a row anywhere
 SELECT stream FROM events UNION SELECT stream FROM runs UNION SELECT stream FROM calls UNION SELECT stream FROM holds

@@ -96,7 +96,7 @@ def test_a_doubt_lets_its_run_close_and_counts_until_it_is_settled() -> None:
     world.cancel()
     world.settle(call, DOUBT)
     assert (world.run().state, world.run().in_doubt) == ("closed", 1)
-    world.happened(world.run_id, e.CallSettled(world.run_id, world.record(call).id, 1, "succeeded"))
+    world.happened(world.run_id, e.CallReconciled(world.run_id, world.record(call).id, "succeeded", "user:mia", "I looked"))
     assert (world.record(call).state, world.run().in_doubt) == ("succeeded", 0)
 
 

@@ -23,6 +23,9 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, fold_version = excluded.f
 -- keep_out: no other process writes to the views until this transaction ends
 LOCK TABLE runs, calls, holds, votes, tools IN SHARE ROW EXCLUSIVE MODE
 
+-- erase: some of a stream's payloads
+DELETE FROM payloads WHERE (stream, hash) IN (SELECT stream, hash FROM payloads WHERE stream = ? LIMIT ?) RETURNING 1
+
 -- add_probe: about as much as a batch writes
 INSERT INTO probes VALUES (?)
 

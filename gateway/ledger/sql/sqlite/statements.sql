@@ -17,6 +17,9 @@ ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, fold_version = excluded.f
 -- add_probe: about as much as a batch writes
 INSERT INTO probes VALUES (1, zeroblob(65536))
 
+-- erase: some of a stream's payloads
+DELETE FROM payloads WHERE rowid IN (SELECT rowid FROM payloads WHERE stream = ? LIMIT ?)
+
 -- put_runs: a run as it is now
 INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (stream, run) DO UPDATE SET
@@ -24,11 +27,12 @@ ON CONFLICT (stream, run) DO UPDATE SET
     due_at = excluded.due_at
 
 -- put_calls: a call as it is now
-INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (stream, call) DO UPDATE SET
     turn = excluded.turn, upstream = excluded.upstream, effect = excluded.effect, state = excluded.state, reason = excluded.reason,
     key = excluded.key, occurrence = excluded.occurrence, attempt = excluded.attempt, hold = excluded.hold, result = excluded.result,
-    status = excluded.status, usd_micros = excluded.usd_micros, admitted_at = excluded.admitted_at, settled_at = excluded.settled_at
+    status = excluded.status, usd_micros = excluded.usd_micros, admitted_at = excluded.admitted_at, settled_at = excluded.settled_at,
+    due_at = excluded.due_at
 
 -- put_holds: a hold as it is now
 INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
