@@ -136,6 +136,9 @@ class Life:
         await asyncio.sleep(0)
         await self.world.fate.moment(self)
 
+    def at_hand(self, stream: str) -> Any:
+        return self.world.store.state(stream)
+
     async def state(self, stream: str) -> Any:
         return self.world.store.state(stream)
 
