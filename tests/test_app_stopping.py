@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.doors.mcp.door import Limits
 from tests.e2e.agents import mcp_post
 from tests.serving import served
 from tests.upstreams.origin import Connection
@@ -90,7 +89,7 @@ async def test_a_stream_that_has_begun_ends_with_an_answer(tmp_path: Path) -> No
 
     async with AsyncExitStack() as later:
         async with served(tmp_path) as it:
-            it.app._mcp._limits = Limits(heartbeat_s=0.05)
+            it.app._mcp._stateless._heartbeat_s = 0.05
             bot = await later.enter_async_context(it.client(event_hooks={"response": [begins]}))
             calling = asyncio.ensure_future(mcp_post(bot, "tools/call", params, "/r/stop/mcp"))
             await asyncio.wait_for(begun.wait(), 5)

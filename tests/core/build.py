@@ -274,7 +274,7 @@ class World:
         record = self.record(call)
         result = sealed(outcome.result) if outcome.result is not None else None
         probe = self.policies.rule_for(record.tool).probe
-        command = settle.SettleCommand(record.id, attempt or record.attempt, owner or record.owner, outcome, result, probe)
+        command = settle.SettleCommand(record.id, attempt or record.attempt, owner or record.owner, outcome, result, probe=probe)
         return self.record(self.decided(lambda states: settle.settle(states, command, self.now), stream_of(record.id)))
 
     def does(self, name: str, outcome: Outcome = DONE, *, result: Any = None, **asked: Any) -> CallRecord:
