@@ -46,10 +46,6 @@ def last(world: World, kind: type[Any]) -> Any:
     return next(event for _, event in reversed(world.log[world.run_id]) if isinstance(event, kind))
 
 
-def first(world: World, kind: type[Any]) -> Any:
-    return next(event for _, event in world.log[world.run_id] if isinstance(event, kind))
-
-
 def happened(world: World, event: Any, **changes: Any) -> None:
     world.happened(world.run_id, replace(event, **changes))
 
@@ -98,16 +94,6 @@ def in_doubt_at_the_end(world: World) -> None:
     world.settle("call_r1_2", DOUBT)
 
 
-def doubts_that_end(world: World) -> None:
-    again = world.does("pay.now", DOUBT, n=1)
-    world.reconcile(again, "did_not_happen", means=world.means(again))
-    world.settle(again.id, DOUBT, owner="two")
-    world.reconcile(again, "did_not_happen")
-    world.does("pay.now", DOUBT, n=1)
-    world.reconcile("call_r1_2", "happened")
-    assert build.verdict(world.call("pay.now", n=1)) == "replay"
-
-
 def gone_on_with_by_a_repeat_that_names_no_operation(world: World) -> None:
     hold = world.call("pay.ask", operation_id="op", n=1)
     world.vote(hold)
@@ -115,10 +101,7 @@ def gone_on_with_by_a_repeat_that_names_no_operation(world: World) -> None:
     assert world.does("pay.ask", n=1).operation_id == "op"
 
 
-LAWFUL = (a_whole_life, tried_again, freed, in_doubt_at_the_end, doubts_that_end, gone_on_with_by_a_repeat_that_names_no_operation)
-
-
-@pytest.mark.parametrize("live", LAWFUL)
+@pytest.mark.parametrize("live", [a_whole_life, tried_again, freed, in_doubt_at_the_end, gone_on_with_by_a_repeat_that_names_no_operation])
 def test_a_lawful_history_breaks_nothing(world: World, live: Callable[[World], None]) -> None:
     live(world)
     assert broken(world) == []
@@ -169,24 +152,6 @@ def an_outcome_of_an_attempt_before(world: World) -> None:
     world.again(call)
     world.settle(call)
     instead(world, e.CallSettled, attempt=1)
-
-
-def a_doubt_that_its_asker_ends(world: World) -> None:
-    world.does("pay.now", DOUBT, n=1)
-    happened(world, e.CallReconciled(world.run_id, "call_r1_1", "succeeded", BOT.id, "I hope so"))
-
-
-def a_dispatch_that_a_probe_wants_again(world: World) -> None:
-    world.does("pay.now", DOUBT, n=1)
-    happened(world, e.CallReconciled(world.run_id, "call_r1_1", "ready", "probe:pay.find", "it says"))
-
-
-def one_too_many_at_once_after_a_doubt(world: World) -> None:
-    doubted = world.does("pay.now", DOUBT, n=1)
-    for n in (2, 3):
-        world.call("crm.get", n=n)
-    world.happened(world.run_id, e.CallReconciled(world.run_id, doubted.id, "ready", MIA.id, "no trace"))
-    happened(world, first(world, e.CallAdmitted), attempt=2)
 
 
 def a_replay_of_something_else(world: World) -> None:
@@ -364,7 +329,7 @@ UNLAWFUL: dict[str, tuple[Callable[[World], None], ...]] = {
     "P4": (an_outcome_of_an_attempt_before, a_replay_of_something_else, a_replay_of_what_is_in_doubt),
     "P5": (
         more_calls_than_allowed, more_money_than_allowed, more_at_once_than_allowed, more_in_a_turn_than_allowed, more_held_than_allowed,
-        more_turns_than_allowed, tokens_spent_before_the_turn, one_too_many_at_once_after_a_doubt,
+        more_turns_than_allowed, tokens_spent_before_the_turn,
     ),
     "P7": (started_in_a_frozen_run, started_past_the_deadline, held_past_the_deadline, a_turn_in_a_closing_run),
     "P8": (
@@ -374,7 +339,7 @@ UNLAWFUL: dict[str, tuple[Callable[[World], None], ...]] = {
     "P10": (closed_while_something_runs,),
     "P11": (an_answer_from_somebody_else,),
     "P12": (longer_than_its_run, a_lease_that_ends_too_soon),
-    "P13": (a_write_that_just_failed, a_write_that_was_cancelled, a_doubt_that_its_asker_ends, a_dispatch_that_a_probe_wants_again),
+    "P13": (a_write_that_just_failed, a_write_that_was_cancelled),
 }  # fmt: skip
 
 
