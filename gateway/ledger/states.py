@@ -75,7 +75,7 @@ class States:
         self._fold = fold
         self._capacity = capacity
         self._heads: OrderedDict[str, Head] = OrderedDict()
-        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._loading: dict[str, asyncio.Task[Head | None]] = {}
 
     def __contains__(self, stream: str) -> bool:
         return stream in self._heads
@@ -98,7 +98,9 @@ class States:
             if task is None:
                 task = self._loading[stream] = asyncio.get_running_loop().create_task(self._fill(stream))
                 task.add_done_callback(_looked_at)
-            await asyncio.shield(task)  # shared: one caller's leaving mustn't end it
+            loaded = await asyncio.shield(task)  # shared: one caller's leaving mustn't end it
+            if loaded is not None:
+                return self._heads.get(stream, loaded)  # it may have had to make room already
         self._heads.move_to_end(stream)
         return head
 
@@ -136,13 +138,15 @@ class States:
             else:
                 self.put(stream, head)
 
-    async def _fill(self, stream: str) -> None:
+    async def _fill(self, stream: str) -> Head | None:
         """Load into the cache, unless a commit was quicker. All in the task: whoever finds it done finds its effect."""
         me = asyncio.current_task()
         try:
             head = await self._read(stream)
             if self._loading.get(stream) is me:
                 self.put(stream, head)
+                return head
+            return None
         finally:
             if self._loading.get(stream) is me:
                 del self._loading[stream]
@@ -173,7 +177,7 @@ class States:
         return head
 
 
-def _looked_at(task: asyncio.Task[None]) -> None:
+def _looked_at(task: asyncio.Task[Head | None]) -> None:
     """Nobody may be left to take a load's fault; then it is no news."""
     if not task.cancelled():
         task.exception()

@@ -139,6 +139,17 @@ async def test_only_so_many_are_kept_the_least_used_go_first() -> None:
     assert "run_2" not in cache
 
 
+async def test_more_loads_at_once_than_are_kept_are_each_answered_by_one_read() -> None:
+    stored = Stored([])
+    cache = states(stored, capacity=2)
+    stored.gate.clear()
+    loads = [asyncio.ensure_future(cache.load(f"run_{number}")) for number in range(9)]
+    await asyncio.sleep(0)
+    stored.gate.set()
+    heads = await asyncio.wait_for(asyncio.gather(*loads), 5)
+    assert ([head.hash for head in heads], stored.reads) == ([genesis(f"run_{number}") for number in range(9)], 9)
+
+
 async def test_what_is_forgotten_is_read_again() -> None:
     stored = Stored([row(1)])
     cache = states(stored)
