@@ -61,7 +61,8 @@ class Errands(Flights):
     async def _recovery(self, record: CallRecord) -> tuple[settle.AgainCommand | settle.SettleCommand, dict[str, Json] | None]:
         """What is to be decided about one call, and what would be dispatched."""
         if record.owner == self.owner:  # no flight came of it: whoever wanted it was gone before it could be sent
-            return settle.SettleCommand(record.id, record.attempt, self.owner, called_off("It was never sent."), None), None
+            never = called_off("It was never sent.") if record.attempt == 1 else settle.given_up(record)  # an attempt before it may have been
+            return settle.SettleCommand(record.id, record.attempt, self.owner, never, None), None
         rule = await self._rule(record)
         arguments = await self._arguments(record) if record.effect is not Effect.NON_IDEMPOTENT else {}
         if rule is None or arguments is None:

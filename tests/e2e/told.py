@@ -1,7 +1,7 @@
 """What one door's agent was told and what the ledger says of it, with everything taken out that may differ between two doors.
 
 Ids and hashes become numbers in order of appearance, so that what was equal stays equal and what differed stays different; times become
-`time`. The door's name and the run_key are left out.
+`time`. The door's name, the run_key and which process it was are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_ID = re.compile(r"(?<=run_|all_|old_|roc_)[0-9a-hjkmnp-tv-z]{26}")
+_ID = re.compile(r"(?<=run_|all_|old_)[0-9a-hjkmnp-tv-z]{26}")
+_PROCESS = re.compile(r"\bproc_[0-9a-z]{26}\b")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _LATE = re.compile(r"no answer within [0-9]+ ms|\S+ did not answer in time\.")
 _DURATION = re.compile(r"\b[0-9]+(?:\.[0-9]+)? (?=ms\b|s\b)")
@@ -38,6 +39,7 @@ class Plain:
 
     def _text(self, text: str) -> str:
         text = _ID.sub(lambda found: self._named("id", found[0]), text)
+        text = _PROCESS.sub("a process", text)
         text = _HASH.sub(lambda found: self._named("hash", found[0]), text)
         text = _LATE.sub("no answer in time", text)  # the upstream's own clock and the engine's say it in their own words
         return _DURATION.sub("some ", text)

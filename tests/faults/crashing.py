@@ -16,11 +16,12 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import gateway.app
+import gateway.ledger.postgres
 from gateway.cli import main as gateway_main
 from gateway.ports import Answer, Committed, Decision, Dispatch, LedgerFault, Step
 from gateway.system import SystemClock
@@ -72,11 +73,10 @@ class CrashingLedger:
         self._pass(kinds, "durable")
         return committed
 
-    async def begin(self, streams: Collection[str]) -> Collection[str]:
+    async def begin(self, known: Mapping[str, int | None]) -> Any:
         if (raw := getattr(self._ledger.store, "_raw", None)) is not None:
             raw.execute(f"PRAGMA max_page_count = {1 if self._trouble.word() == 'full' else 1 << 30}").fetchone()  # 1: the present size
-        moved: Collection[str] = await self._begin(streams)
-        return moved
+        return await self._begin(known)
 
     async def commit(self) -> None:
         kinds, self._batch = self._batch, []

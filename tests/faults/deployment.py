@@ -42,7 +42,7 @@ version: 1
 name: faults
 run:
   budgets: {{turns: unlimited, tool_calls: 5000, deadline: 30m, tokens: unlimited, cost_usd: 5.00}}
-defaults: {{timeout: 20s, approvers: ["group:leads"]}}
+defaults: {{timeout: {timeout}, approvers: ["group:leads"]}}
 loops: {{writes: 20, reads: 20, refusals: 200}}
 tools:
 {rules}"""
@@ -71,13 +71,13 @@ def key_of(id: str) -> str:
     return f"key-of-{id.partition(':')[2]}"
 
 
-def write(folder: Path, *, port: int, web: int, ledger: str = SQLITE) -> Path:
-    """The files of the deployment; the path of gateway.yaml."""
+def write(folder: Path, *, port: int, web: int, ledger: str = SQLITE, timeout: str = "20s") -> Path:
+    """The files of the deployment; the path of gateway.yaml. `timeout`: of the tools that name none."""
     (folder / "policies").mkdir(exist_ok=True)
     rules = [
         f"  - {{tool: {upstream}.{tool}, {rule.replace('SEND_AS', way)}}}\n" for upstream, way in _SEND_AS.items() for tool, rule in RULES.items()
     ]
-    (folder / "policies" / "faults.yaml").write_text(_POLICY.format(rules="".join(rules)))
+    (folder / "policies" / "faults.yaml").write_text(_POLICY.format(rules="".join(rules), timeout=timeout))
     tools = [f"{{name: {name}, description: Does., method: POST, path: /{name}, body: arguments, input_schema: {_SCHEMA}}}" for name in RULES]
     keys = {id.partition(":")[2]: hashlib.sha256(key_of(id).encode()).hexdigest() for id in (AGENT, *PEOPLE)}
     settings = folder / "gateway.yaml"

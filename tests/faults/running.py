@@ -30,11 +30,11 @@ class Gateway:
 
     web: Any = None
 
-    def __init__(self, folder: Path, zygote: Zygote, web: int, ledger: str = deployment.SQLITE) -> None:
+    def __init__(self, folder: Path, zygote: Zygote, web: int, ledger: str, timeout: str) -> None:
         self.folder = folder
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.settings = deployment.write(folder, port=self.port, web=web, ledger=ledger)
+        self.settings = deployment.write(folder, port=self.port, web=web, ledger=ledger, timeout=timeout)
         self.journal, self.desk = Journal(folder / "journal"), Journal(folder / "desk")
         self.pid = 0
         self._zygote = zygote
@@ -163,13 +163,13 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, zygote: Zygote, ledger: str = deployment.SQLITE) -> AsyncIterator[Gateway]:
+async def gateway(folder: Path, zygote: Zygote, ledger: str = deployment.SQLITE, timeout: str = "20s") -> AsyncIterator[Gateway]:
     """A gateway that is still to be started, with its upstream; whatever runs at the end is killed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.faults.upstream", str(folder), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout
-    running = Gateway(folder, zygote, int(await process.stdout.readline()), ledger)
+    running = Gateway(folder, zygote, int(await process.stdout.readline()), ledger, timeout)
     try:
         yield running
     finally:

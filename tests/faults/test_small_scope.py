@@ -13,13 +13,17 @@ from itertools import count
 import pytest
 
 from gateway.core.model import Completed, Doubt, Failed, Held, Refused
+from gateway.engine import Engine
 from gateway.ports import RequestFault
 from tests.core.build import ACT
-from tests.faults.world import AGENT, FAULTS, OPERATOR, TURNS, Died, Fate, World
+from tests.faults.world import AGENT, FAULTS, OPERATOR, TURNS, Died, Fate, Life, World
 
 pytestmark = pytest.mark.anyio
 
+Rival = Callable[[World, str], Awaitable[None]]
 EFFECTS = ("read", "put", "pay", "ask")
+LEASE_MS = 60_000
+"""More than any attempt has here, with its lease."""
 CALLS = 3
 """The agent's own, all the same; one more is the last process's start if the agent met a dead one."""
 
@@ -61,34 +65,75 @@ async def stop(world: World, effect: str) -> None:
     await world.engine.stop(0)
 
 
-RACES: Mapping[str, Callable[[World, str], Awaitable[None]]] = {
+RACES: Mapping[str, Rival] = {
     "same": same, "another": another, "cancel": cancel, "finish": finish, "freeze": freeze, "too late": too_late, "approve": approve, "deny": deny,
     "stop": stop,
 }  # fmt: skip
-
-IN_TURN = ("lost,refused", "503,lost", "reset,422", "refused,lost")
 PEOPLES = ("approve", "deny")
+IN_TURN = ("lost,refused", "503,lost", "reset,422", "refused,lost")
 
 
-async def played(effect: str, faults: tuple[str, ...], crash_at: int, race: str | None = None, race_at: int = 0) -> World:
-    """The whole history: a call, a person's yes where one is needed, a crash and a rival at their moments, a restart, and the agent's repeats."""
+# ---- another replica ----------------------------------------------------------------------------------------------------
+
+
+def replica(world: World) -> tuple[Life, Engine]:
+    return world.lives[1]
+
+
+async def same_there(world: World, effect: str) -> None:
+    await world.call(effect, by=replica(world), wait_ms=0, n=1)
+
+
+async def taken_over(world: World, effect: str) -> None:
+    """Whoever works on it has been asleep past its lease; the other finds out, and it goes on where it was."""
+    world.clock.now += LEASE_MS
+    await replica(world)[1].sweep()
+
+
+async def cancel_there(world: World, effect: str) -> None:
+    await replica(world)[1].cancel_run(AGENT, world.run)
+
+
+async def freeze_there(world: World, effect: str) -> None:
+    await replica(world)[1].freeze_run(OPERATOR, world.run, "look")
+
+
+async def approve_there(world: World, effect: str) -> None:
+    await world.vote("approve", replica(world))
+
+
+async def deny_there(world: World, effect: str) -> None:
+    await world.vote("deny", replica(world))
+
+
+THERE: Mapping[str, Rival] = {
+    "same": same_there, "taken over": taken_over, "cancel": cancel_there, "freeze": freeze_there, "approve": approve_there, "deny": deny_there,
+}  # fmt: skip
+
+
+# ---- a history ----------------------------------------------------------------------------------------------------------
+
+
+async def played(effect: str, faults: str, crash_at: int, rival: Rival | None = None, race_at: int = 0, *, replicas: int = 1) -> World:
+    """A call, a person's yes where one is needed, a crash and a rival at their moments, a restart, and the agent's repeats."""
 
     async def interfere() -> None:
+        assert rival is not None
         try:
-            await RACES[race or ""](world, effect)
+            await rival(world, effect)
         except (Died, RequestFault):
             pass  # the rival's own process is dead, or the world has moved on
 
-    world = World(Fate(), faults)
-    await world.start()
+    world = World(Fate(), tuple(faults.split(",")), alone=replicas == 1)
+    for _ in range(replicas):
+        await world.start()
+    world.front = world.lives[0]
     await world.open()
-    world.fate.crash_at, world.fate.race_at, world.fate.race, world.fate.passed = crash_at, race_at, interfere if race else None, 0
+    world.fate.crash_at, world.fate.race_at, world.fate.race, world.fate.passed = crash_at, race_at, interfere if rival else None, 0
     for _ in range(CALLS):
-        life, engine = world.lives[-1]
-        if life.dead or engine.stopping:
-            await world.bury(life, engine)
-            await world.start()
-        elif isinstance(await world.call(effect, n=1), Held):
+        if world.front[0].dead or world.engine.stopping:
+            await world.go_on()
+        elif isinstance(await world.call(effect, n=1, wait_ms=0 if replicas > 1 else None), Held):
             try:
                 await world.vote("approve")
             except (Died, RequestFault):
@@ -98,17 +143,23 @@ async def played(effect: str, faults: tuple[str, ...], crash_at: int, race: str 
 
 
 async def settled(world: World) -> None:
-    """The last process has done what it had to."""
-    if world.lives[-1][0].dead:
-        await world.start()
+    """Everybody who is left has done what they had to."""
     if world.fate.racing is not None:
         await asyncio.wait({world.fate.racing}, timeout=1)
         assert world.fate.racing.done(), "the rival waits for ever"
-    for _ in range(TURNS):
-        await asyncio.sleep(0)
-    life, engine = world.lives[-1]
-    await engine.stop(0)
-    await world.bury(life, engine)
+    await world.go_on()
+    for _ in range(3):  # who takes over may die of it, and what was taken over may have to be settled in its turn
+        world.clock.now += LEASE_MS
+        try:
+            await world.engine.sweep()
+        except Died:
+            await world.go_on()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+    for life, engine in world.lives:
+        if not life.dead:
+            await engine.stop(0)
+            await world.bury(life, engine)
 
 
 def wrong(world: World) -> Iterator[str]:
@@ -146,28 +197,37 @@ def told_otherwise(world: World) -> Iterator[str]:
             yield f"P9 the agent was refused {reply.call}, which is lost"
 
 
-async def everywhere(effect: str, fault: str, race: str | None = None, race_at: int = 0) -> bool:
+async def everywhere(effect: str, faults: str, rival: Rival | None = None, race_at: int = 0, *, replicas: int = 1) -> bool:
     """A crash at each moment of this history, and none. False if there are not so many moments that the rival came."""
     for crash_at in count():
-        world = await played(effect, tuple(fault.split(",")), crash_at, race, race_at)
-        assert list(wrong(world)) == [], (effect, fault, crash_at, race, race_at)
-        if crash_at == 0 and race is not None and world.fate.racing is None:
+        world = await played(effect, faults, crash_at, rival, race_at, replicas=replicas)
+        assert list(wrong(world)) == [], (effect, faults, crash_at, race_at)
+        if crash_at == 0 and rival is not None and world.fate.racing is None:
             return False
         if crash_at and not any(life.died for life, _ in world.lives):
             return True
     raise AssertionError("a history without an end")
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *IN_TURN])
+async def at_each_moment(effect: str, rival: Rival, *, replicas: int = 1) -> None:
+    for faults in ("ok", "lost"):
+        race_at = 1
+        while await everywhere(effect, faults, rival, race_at, replicas=replicas):
+            race_at += 1
+        assert race_at > 6
+
+
+@pytest.mark.parametrize("faults", [*FAULTS, *IN_TURN])
 @pytest.mark.parametrize("effect", EFFECTS)
-async def test_a_crash_at_each_moment_breaks_no_promise(effect: str, fault: str) -> None:
-    assert await everywhere(effect, fault)
+async def test_a_crash_at_each_moment_breaks_no_promise(effect: str, faults: str) -> None:
+    assert await everywhere(effect, faults)
 
 
 @pytest.mark.parametrize(("effect", "race"), [(effect, race) for effect in EFFECTS for race in RACES if effect == "ask" or race not in PEOPLES])
 async def test_a_rival_and_a_crash_at_each_moment_break_no_promise(effect: str, race: str) -> None:
-    for fault in ("ok", "lost"):
-        for race_at in count(1):
-            if not await everywhere(effect, fault, race, race_at):
-                assert race_at > 6
-                break
+    await at_each_moment(effect, RACES[race])
+
+
+@pytest.mark.parametrize(("effect", "race"), [(effect, race) for effect in EFFECTS for race in THERE if effect == "ask" or race not in PEOPLES])
+async def test_a_replica_and_a_crash_at_each_moment_break_no_promise(effect: str, race: str) -> None:
+    await at_each_moment(effect, THERE[race], replicas=2)

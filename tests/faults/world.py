@@ -19,10 +19,12 @@ from gateway.core.policy import PolicySet, Retry
 from gateway.core.run import CallRecord, Tree
 from gateway.core.streams import State, empty, evolve
 from gateway.engine import Caller, Engine, RunRequest
-from gateway.ports import Answer, Committed, Dispatch, Recorded, Step, UpstreamFault
+from gateway.ports import Answer, Committed, Dispatch, Pin, Recorded, Step, UpstreamFault
 from gateway.system import SystemIds
 from tests.core.build import ACT, BOT, MIA, READ, WRITE, asks, never, policy, rule
+from tests.fakes import FakeClock
 
+_LONG_MS = 100
 TURNS = 30
 """How often the loop goes round to let somebody else get as far as they can: more than any path here is long."""
 POLICY: PolicySet = policy(
@@ -38,19 +40,11 @@ class Died(BaseException):
     """The process is gone. No `except Exception` may survive it."""
 
 
-class StillClock:
+class StillClock(FakeClock):
     """Time goes by when somebody waits for a short while; who waits long waits for ever."""
 
-    now = 1_796_000_000_000
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def boot_ms(self) -> int:
-        return self.now
-
     async def sleep(self, ms: int) -> None:
-        if ms >= 1_000:
+        if ms >= _LONG_MS:
             await asyncio.get_running_loop().create_future()
         self.now += ms
         await asyncio.sleep(0)
@@ -115,9 +109,9 @@ class Life:
     """One process: whatever it does goes through here. The ports Ledger, Catalog and Policies. `died`: by its fate, not at the end."""
 
     world: World
+    alone: bool
     dead: bool = False
     died: bool = False
-    alone: bool = True
 
     # ---- Ledger ---------------------------------------------------------------------------------------------------------
 
@@ -136,6 +130,9 @@ class Life:
         await asyncio.sleep(0)
         await self.world.fate.moment(self)
 
+    def at_hand(self, stream: str) -> Any:
+        return self.world.store.state(stream)
+
     async def state(self, stream: str) -> Any:
         return self.world.store.state(stream)
 
@@ -153,6 +150,10 @@ class Life:
     async def due(self, now: int, limit: int = 500) -> list[str]:
         return [tree.root for tree in self.world.store.trees() if (due := tree.due_at()) is not None and due <= now]
 
+    async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        records = [(tree.call_due_at(record), record.id) for tree in self.world.store.trees() for record in tree.calls.values()]
+        return [call for due, call in records if due is not None and due <= now]
+
     async def in_flight(self) -> list[str]:
         return [tree.root for tree in self.world.store.trees() if any("admitted" in run.live.values() for run in tree.runs.values())]
 
@@ -164,8 +165,17 @@ class Life:
     def all(self) -> Sequence[Tool]:
         return ()
 
+    def pins(self) -> Mapping[str, Pin]:
+        return {}
+
+    def server(self, upstream: str) -> None:
+        return None
+
     def away(self, name: str) -> str | None:
         return None
+
+    def pins(self) -> Mapping[str, Any]:
+        return {}
 
     async def send(self, dispatch: Dispatch) -> Answer:
         self.world.judge(dispatch)
@@ -228,40 +238,48 @@ FAULTS: Mapping[str, tuple[str, int, int | None]] = {
 
 
 class World:
-    """One small history. `told`: every reply that an agent got, with the process that was alive then."""
+    """One small history. `front`: the process that the agent asks; `told`: every reply that it got. `alone`: one process at a time."""
 
-    def __init__(self, fate: Fate, faults: tuple[str, ...] = ()) -> None:
-        self.clock, self.store, self.fate = StillClock(), Store(), fate
+    def __init__(self, fate: Fate, faults: tuple[str, ...] = (), *, alone: bool = True) -> None:
+        self.clock, self.store, self.fate, self.alone = StillClock(), Store(), fate, alone
         self.upstream = Upstream(self.clock, faults)
         self.lives: list[tuple[Life, Engine]] = []
         self.told: list[Reply] = []
         self.run = ""
-
-    def process(self, **options: Any) -> tuple[Life, Engine]:
-        """A new one, not started yet."""
-        life = Life(self, **options)
-        port: Any = life
-        engine = Engine(port, port, port, self.clock, SystemIds(self.clock, b"s" * 32))
-        self.lives.append((life, engine))
-        return life, engine
+        self.front: tuple[Life, Engine]
 
     @property
     def engine(self) -> Engine:
-        """The youngest process's."""
-        return self.lives[-1][1]
+        return self.front[1]
 
     async def start(self) -> None:
-        """A process comes up, and recovers what others left."""
-        life, engine = self.process()
+        """A process comes up, recovers what others left if it is alone, and is asked from now on."""
+        life = Life(self, self.alone)
+        port: Any = life
+        engine = Engine(port, port, port, self.clock, SystemIds(self.clock, b"s" * 32))
+        self.front = (life, engine)
+        self.lives.append(self.front)
         try:
             await engine.start()
         except Died:
             await self.bury(life, engine)
 
+    async def go_on(self) -> None:
+        """Whom the agent asks is up: another process that is, or else a new one."""
+        life, engine = self.front
+        if life.dead or engine.stopping:
+            await self.bury(life, engine)
+            left = [one for one in self.lives if not one[0].dead]
+            if left:
+                self.front = left[0]
+            else:
+                await self.start()
+
     async def bury(self, life: Life, engine: Engine) -> None:
         """Nothing of a dead process goes on."""
         life.dead = True
-        tasks = [task for task in (engine._sweeper, *(flight.task for flight in engine.flights.values()), *engine.errands) if task is not None]
+        flights = [flight.task for flight in engine.flights.values()]
+        tasks = [task for task in (engine._sweeper, engine._reaching, *flights, *engine.errands) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -269,16 +287,15 @@ class World:
     async def open(self) -> None:
         self.run = (await self.engine.open_run(AGENT, RunRequest("rest", run_key="one"))).run.id
 
-    async def call(self, tool: str, *, gone: asyncio.Future[None] | None = None, **arguments: Any) -> Reply | None:
-        """What the agent is told by the youngest process; None if it died with it, or left."""
-        life, engine = self.lives[-1]
+    async def call(self, tool: str, *, by: tuple[Life, Engine] | None = None, wait_ms: int | None = None, **arguments: Any) -> Reply | None:
+        """What the agent is told; None if that died with the process. `by`: another process than the front."""
+        life, engine = by or self.front
         try:
-            reply = await engine.call(AGENT, self.run, CallRequest(f"web.{tool}", arguments, "rest"), gone=gone)
+            reply = await engine.call(AGENT, self.run, CallRequest(f"web.{tool}", arguments, "rest", wait_ms=wait_ms))
         except Died:
             await self.bury(life, engine)
             return None
-        if gone is None or not gone.done():
-            self.told.append(reply)
+        self.told.append(reply)
         return reply
 
     def judge(self, dispatch: Dispatch) -> None:
@@ -290,12 +307,12 @@ class World:
         if run.state == "frozen" or run.status == "cancelled" or self.clock.now >= dispatch.deadline_at:
             self.store.broken.append(f"P7 {dispatch.call} is sent in a run that is {run.state} ({run.status}), or too late")
 
-    async def vote(self, vote: str) -> None:
+    async def vote(self, vote: str, by: tuple[Life, Engine] | None = None) -> None:
         """A person decides on the run's first hold, if there is one."""
         holds = self.store.state(self.run).holds
         if holds:
             hold = min(holds.values(), key=lambda one: one.id)
-            await self.engine.vote(PERSON, hold.id, vote, hold.digest, "")
+            await (by or self.front)[1].vote(PERSON, hold.id, vote, hold.digest, "")
 
     def records(self) -> list[CallRecord]:
         return [record for tree in self.store.trees() for record in tree.calls.values()]
