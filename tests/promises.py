@@ -9,6 +9,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_writer.py::test_a_failed_commit_fails_everyone_in_the_batch_and_nothing_is_recorded",
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
+        "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
     ),
     "P2": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -25,6 +26,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_replicas.py::test_a_duplicate_on_another_replica_joins_the_call_that_runs",
         "e2e/test_replica_processes.py::test_of_racing_replicas_none_sends_a_call_twice_and_the_budget_is_exact",
         "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
+        "core/decide/test_doubts.py::test_nobody_else_may",
+        "core/decide/test_doubts.py::test_what_did_not_happen_is_sent_once_more_under_its_key",
+        "engine/test_errands.py::test_a_payment_that_a_dead_process_left_is_put_in_doubt_and_not_sent",
+        "core/test_history_doubts.py::test_any_other_end_is_seen",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -32,6 +37,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_settle.py::test_no_dispatch_uses_a_key_that_its_upstream_has_forgotten",
         "core/decide/test_settle.py::test_how_long_a_key_is_remembered_counts_from_the_first_attempt",
         "e2e/test_identical_calls.py::test_setting_a_b_a_writes_three_times_under_three_keys_and_each_repeat_keeps_its_key",
+        "core/decide/test_doubts.py::test_a_key_that_its_upstream_may_have_forgotten_is_not_sent_again",
+        "engine/test_errands.py::test_what_a_dead_process_left_is_dispatched_again_by_another_once_its_lease_has_ended",
+        "engine/test_flights_retries.py::test_a_connect_fault_is_tried_again_under_the_same_key_with_doubling_waits",
     ),
     "P4": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
@@ -41,6 +49,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "doors/rest/test_calls.py::test_a_repeated_write_is_replayed_with_a_message",
         "doors/mcp/test_results.py::test_a_replay_says_so_beside_the_result",
         "test_app.py::test_what_was_recorded_is_there_after_a_restart",
+        "engine/test_errands.py::test_an_old_owners_late_outcome_is_not_recorded_and_its_caller_gets_the_successors",
+        "engine/test_sweep.py::test_what_is_no_longer_kept_is_replayed_as_expired_and_never_dispatched_again",
     ),
     "P5": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -68,6 +78,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_restart.py::test_repeats_holds_and_superseded_writes_mean_the_same_after_a_restart",
         "ledger/test_postgres.py::test_processes_on_one_stream_take_turns_and_no_step_runs_twice",
         "ledger/test_postgres.py::test_events_can_neither_be_changed_nor_deleted",
+        "ledger/conformance.py::test_payloads_of_runs_that_closed_long_ago_are_erased_and_nothing_else",
+        "ledger/test_migrations.py::test_calls_of_an_older_layout_are_due_when_their_events_say_so",
     ),
     "P7": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -79,6 +91,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_settle.py::test_without_a_run_that_takes_calls_the_last_fault_stands",
         "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
         "e2e/test_replicas.py::test_what_one_replica_froze_or_closed_the_other_admits_no_more",
+        "core/decide/test_doubts.py::test_where_nothing_may_start_what_did_not_happen_has_failed_and_frees_its_key",
+        "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
     ),
     "P8": (
         "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
@@ -95,6 +109,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_mcp_clients.py::test_a_held_call_executes_once_when_it_is_made_again_after_approval",
         "e2e/test_killed.py::test_held_and_approved_calls_survive_and_are_executed_once",
         "e2e/test_replicas.py::test_of_two_votes_on_two_replicas_one_decides",
+        "engine/test_errands.py::test_an_approved_call_that_a_dead_process_left_is_executed_once_by_another",
+        "core/decide/test_doubts.py::test_what_is_no_longer_what_was_asked_for_is_not_sent",
     ),
     "P9": (
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_kill_9",
@@ -114,12 +130,18 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_writer.py::test_a_broken_store_admits_nothing_and_recovers_by_itself",
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
         "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
+        "engine/test_errands.py::test_of_several_processes_that_see_the_same_need_one_acts",
+        "engine/test_errands.py::test_a_call_whose_caller_was_gone_before_it_could_be_sent_is_cancelled_by_its_own_process",
+        "test_app_stopping.py::test_what_does_not_is_ended_at_its_upstream_recorded_and_told",
     ),
     "P11": (
         "core/decide/test_settle.py::test_an_owner_that_lost_its_call_records_nothing",
         "core/decide/test_settle.py::test_a_doubt_that_a_successor_recorded_is_not_the_late_owners_to_settle",
         "ledger/test_sqlite.py::test_a_second_process_is_refused_and_told_who_has_it",
         "ledger/test_postgres.py::test_a_process_that_sleeps_in_a_batch_loses_it_to_the_others",
+        "engine/test_errands.py::test_a_late_outcome_does_not_end_a_doubt",
+        "engine/test_errands.py::test_an_old_owners_late_outcome_is_not_recorded_and_its_caller_gets_the_successors",
+        "engine/test_errands.py::test_a_call_that_has_moved_on_since_it_was_listed_as_due_is_left_to_its_owner",
     ),
     "P12": (
         "core/decide/test_calls.py::test_no_attempt_outlasts_its_run",
@@ -134,6 +156,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
         "e2e/test_sessions.py::test_a_cancel_reaches_the_read_in_flight_at_its_server",
         "e2e/test_replicas.py::test_cancel_on_one_replica_reaches_the_call_in_flight_on_another",
+        "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
+        "engine/test_flights.py::test_a_process_that_was_stopped_sends_nothing_late_though_its_wall_clock_was_set_back",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",
@@ -141,6 +165,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/test_outcomes.py::test_an_attempt_that_did_not_get_through_leaves_an_earlier_one_in_doubt",
         "doors/rest/test_calls.py::test_a_write_without_an_answer_is_in_doubt_and_stays_so",
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
+        "core/decide/test_doubts.py::test_only_a_definite_answer_that_shows_one_and_not_the_other_is_sure",
+        "engine/test_errands.py::test_a_probe_that_found_it_absent_sends_nothing_and_a_repeat_is_a_new_call",
+        "engine/test_errands.py::test_a_late_outcome_does_not_end_a_doubt",
+        "core/test_history_doubts.py::test_any_other_end_is_seen",
     ),
     "P14": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",

@@ -79,11 +79,11 @@ async def test_a_session_of_another_principal_is_unknown(stage: Stage) -> None:
     assert (await session_post(other, "ping")).status_code == 404
 
 
-async def test_streams_that_have_begun_end_with_an_answer_when_the_gateway_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_that_have_begun_end_with_an_answer_when_the_gateway_stops(tmp_path: Path) -> None:
     """One that only listens ends at once; a call is waited for as long as the grace lasts, and then answered too."""
-    monkeypatch.setattr("gateway.app.GRACE_S", 2)
     async with web_upstream() as web:
         async with running(tmp_path, web) as stage:
+            stage.app._grace_ms = 2_000
             agent = SessionAgent(stage, "plain", "web", "stopping")
             await agent.open()
             http = httpx.AsyncClient(base_url=stage.url, headers=dict(agent.session.headers), timeout=START_S)
