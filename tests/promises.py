@@ -9,6 +9,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_writer.py::test_a_failed_commit_fails_everyone_in_the_batch_and_nothing_is_recorded",
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
     ),
     "P2": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -25,6 +27,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_replicas.py::test_a_duplicate_on_another_replica_joins_the_call_that_runs",
         "e2e/test_replica_processes.py::test_of_racing_replicas_none_sends_a_call_twice_and_the_budget_is_exact",
         "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
+        "faults/test_small_scope.py::test_a_replica_and_a_crash_at_each_moment_break_no_promise",
+        "faults/test_crash_points.py::test_a_payment_that_may_have_happened_is_in_doubt_and_not_made_again",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -32,6 +38,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_settle.py::test_no_dispatch_uses_a_key_that_its_upstream_has_forgotten",
         "core/decide/test_settle.py::test_how_long_a_key_is_remembered_counts_from_the_first_attempt",
         "e2e/test_identical_calls.py::test_setting_a_b_a_writes_three_times_under_three_keys_and_each_repeat_keeps_its_key",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
+        "faults/test_crash_points.py::test_a_crash_between_two_attempts_keeps_their_one_key",
     ),
     "P4": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
@@ -79,6 +87,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_settle.py::test_without_a_run_that_takes_calls_the_last_fault_stands",
         "e2e/test_killed.py::test_without_budget_or_time_nothing_is_rerun",
         "e2e/test_replicas.py::test_what_one_replica_froze_or_closed_the_other_admits_no_more",
+        "faults/test_small_scope.py::test_a_rival_and_a_crash_at_each_moment_break_no_promise",
     ),
     "P8": (
         "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
@@ -95,6 +104,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_mcp_clients.py::test_a_held_call_executes_once_when_it_is_made_again_after_approval",
         "e2e/test_killed.py::test_held_and_approved_calls_survive_and_are_executed_once",
         "e2e/test_replicas.py::test_of_two_votes_on_two_replicas_one_decides",
+        "faults/test_crash_points.py::test_an_approval_is_consumed_by_the_attempt_that_may_have_happened",
     ),
     "P9": (
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_kill_9",
@@ -105,6 +115,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_postgres.py::test_commits_wait_for_the_disk_whatever_the_database_says",
         "ledger/test_postgres.py::test_nothing_is_told_that_the_standby_does_not_have",
         "e2e/test_replica_processes.py::test_a_database_killed_under_load_loses_nothing_and_service_returns_by_itself",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_power_cut.py::test_no_acknowledged_append_is_lost_to_a_power_cut",
     ),
     "P10": (
         "core/decide/test_settle.py::test_what_may_not_be_tried_again_is_cancelled_or_in_doubt_by_effect",
@@ -114,12 +126,15 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_writer.py::test_a_broken_store_admits_nothing_and_recovers_by_itself",
         "e2e/test_killed.py::test_what_was_in_flight_is_settled_by_its_effect",
         "e2e/test_replica_processes.py::test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect",
+        "faults/test_crash_points.py::test_a_recovery_that_dies_again_and_again_comes_to_the_same_end",
+        "faults/test_ledger_trouble.py::test_without_a_disk_nothing_starts_everybody_is_told_and_afterwards_all_is_well",
     ),
     "P11": (
         "core/decide/test_settle.py::test_an_owner_that_lost_its_call_records_nothing",
         "core/decide/test_settle.py::test_a_doubt_that_a_successor_recorded_is_not_the_late_owners_to_settle",
         "ledger/test_sqlite.py::test_a_second_process_is_refused_and_told_who_has_it",
         "ledger/test_postgres.py::test_a_process_that_sleeps_in_a_batch_loses_it_to_the_others",
+        "faults/test_small_scope.py::test_a_replica_and_a_crash_at_each_moment_break_no_promise",
     ),
     "P12": (
         "core/decide/test_calls.py::test_no_attempt_outlasts_its_run",
@@ -134,6 +149,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_reaching_in_flight.py::test_an_upstream_is_told_the_time_that_remains",
         "e2e/test_sessions.py::test_a_cancel_reaches_the_read_in_flight_at_its_server",
         "e2e/test_replicas.py::test_cancel_on_one_replica_reaches_the_call_in_flight_on_another",
+        "faults/test_time.py::test_what_wakes_up_after_its_deadline_sends_nothing",
+        "faults/test_time.py::test_a_wall_clock_that_is_set_gives_no_tool_more_time",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",

@@ -174,9 +174,6 @@ class Life:
     def away(self, name: str) -> str | None:
         return None
 
-    def pins(self) -> Mapping[str, Any]:
-        return {}
-
     async def send(self, dispatch: Dispatch) -> Answer:
         self.world.judge(dispatch)
         await self._moment()
