@@ -10,6 +10,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_sqlite.py::test_every_commit_waits_for_the_disk",
         "e2e/test_killed.py::test_killed_again_and_again_no_payment_is_made_twice_and_none_is_lost",
         "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
     ),
     "P2": (
         "core/test_interleavings.py::test_whatever_happens_in_whatever_order",
@@ -30,6 +32,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_doubts.py::test_what_did_not_happen_is_sent_once_more_under_its_key",
         "engine/test_errands.py::test_a_payment_that_a_dead_process_left_is_put_in_doubt_and_not_sent",
         "core/test_history_doubts.py::test_any_other_end_is_seen",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
+        "faults/test_small_scope.py::test_a_replica_and_a_crash_at_each_moment_break_no_promise",
+        "faults/test_crash_points.py::test_a_payment_that_may_have_happened_is_in_doubt_and_not_made_again",
     ),
     "P3": (
         "core/test_outcomes.py::test_an_idempotent_write_that_may_have_run_is_in_doubt_and_tried_again_under_its_key",
@@ -40,6 +46,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "core/decide/test_doubts.py::test_a_key_that_its_upstream_may_have_forgotten_is_not_sent_again",
         "engine/test_errands.py::test_what_a_dead_process_left_is_dispatched_again_by_another_once_its_lease_has_ended",
         "engine/test_flights_retries.py::test_a_connect_fault_is_tried_again_under_the_same_key_with_doubling_waits",
+        "faults/test_small_scope.py::test_a_crash_at_each_moment_breaks_no_promise",
+        "faults/test_crash_points.py::test_a_crash_between_two_attempts_keeps_their_one_key",
     ),
     "P4": (
         "e2e/test_scenarios.py::test_a_scenario_goes_the_same_way_through_every_door",
@@ -93,6 +101,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_replicas.py::test_what_one_replica_froze_or_closed_the_other_admits_no_more",
         "core/decide/test_doubts.py::test_where_nothing_may_start_what_did_not_happen_has_failed_and_frees_its_key",
         "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
+        "faults/test_small_scope.py::test_a_rival_and_a_crash_at_each_moment_break_no_promise",
     ),
     "P8": (
         "engine/test_tools.py::test_an_approval_given_under_the_old_definition_is_void_and_people_are_asked_anew",
@@ -111,6 +120,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_replicas.py::test_of_two_votes_on_two_replicas_one_decides",
         "engine/test_errands.py::test_an_approved_call_that_a_dead_process_left_is_executed_once_by_another",
         "core/decide/test_doubts.py::test_what_is_no_longer_what_was_asked_for_is_not_sent",
+        "faults/test_crash_points.py::test_an_approval_is_consumed_by_the_attempt_that_may_have_happened",
     ),
     "P9": (
         "ledger/test_sqlite.py::test_no_acknowledged_append_is_lost_to_kill_9",
@@ -121,6 +131,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "ledger/test_postgres.py::test_commits_wait_for_the_disk_whatever_the_database_says",
         "ledger/test_postgres.py::test_nothing_is_told_that_the_standby_does_not_have",
         "e2e/test_replica_processes.py::test_a_database_killed_under_load_loses_nothing_and_service_returns_by_itself",
+        "faults/test_killed_under_load.py::test_killed_a_hundred_and_fifty_times_under_load_nothing_happens_twice_and_nothing_is_lost",
+        "faults/test_power_cut.py::test_no_acknowledged_append_is_lost_to_a_power_cut",
     ),
     "P10": (
         "core/decide/test_settle.py::test_what_may_not_be_tried_again_is_cancelled_or_in_doubt_by_effect",
@@ -133,6 +145,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "engine/test_errands.py::test_of_several_processes_that_see_the_same_need_one_acts",
         "engine/test_errands.py::test_a_call_whose_caller_was_gone_before_it_could_be_sent_is_cancelled_by_its_own_process",
         "test_app_stopping.py::test_what_does_not_is_ended_at_its_upstream_recorded_and_told",
+        "faults/test_crash_points.py::test_a_recovery_that_dies_again_and_again_comes_to_the_same_end",
+        "faults/test_ledger_trouble.py::test_without_a_disk_nothing_starts_everybody_is_told_and_afterwards_all_is_well",
     ),
     "P11": (
         "core/decide/test_settle.py::test_an_owner_that_lost_its_call_records_nothing",
@@ -142,6 +156,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "engine/test_errands.py::test_a_late_outcome_does_not_end_a_doubt",
         "engine/test_errands.py::test_an_old_owners_late_outcome_is_not_recorded_and_its_caller_gets_the_successors",
         "engine/test_errands.py::test_a_call_that_has_moved_on_since_it_was_listed_as_due_is_left_to_its_owner",
+        "faults/test_small_scope.py::test_a_replica_and_a_crash_at_each_moment_break_no_promise",
     ),
     "P12": (
         "core/decide/test_calls.py::test_no_attempt_outlasts_its_run",
@@ -158,6 +173,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "e2e/test_replicas.py::test_cancel_on_one_replica_reaches_the_call_in_flight_on_another",
         "engine/test_cancelling.py::test_what_ends_a_call_and_what_does_not",
         "engine/test_flights.py::test_a_process_that_was_stopped_sends_nothing_late_though_its_wall_clock_was_set_back",
+        "faults/test_time.py::test_what_wakes_up_after_its_deadline_sends_nothing",
+        "faults/test_time.py::test_a_wall_clock_that_is_set_gives_no_tool_more_time",
     ),
     "P13": (
         "core/test_repeats.py::test_what_is_in_doubt_is_never_dispatched_again",
