@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable
@@ -9,13 +10,16 @@ from pathlib import Path
 
 
 def kept(name: str, fill: Callable[[Path], None]) -> Path:
-    """The folder `name`; `fill` makes it elsewhere first, so that one that is there is whole. Whoever is first wins."""
+    """The folder `name`, as `fill` made it once: elsewhere first, so that one that is there is whole. Others who want it meanwhile wait."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tool-call-gateway-tests"
+    cache.mkdir(parents=True, exist_ok=True)
     home = cache / name
-    if not home.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=cache))
-        fill(fresh)
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():
-            fresh.rename(home)
+            with tempfile.TemporaryDirectory(dir=cache) as fresh:
+                made = Path(fresh) / name
+                made.mkdir()
+                fill(made)
+                made.rename(home)
     return home

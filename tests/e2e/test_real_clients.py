@@ -23,7 +23,7 @@ from tests.e2e import npm
 from tests.e2e.environments import python_with
 from tests.e2e.running import AGENT, MIA, gateway
 from tests.e2e.web_upstream import Web, web_upstream
-from tests.waiting import START_S, WAIT_S, eventually
+from tests.waiting import START_S, WAIT_S, eventually, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -37,11 +37,11 @@ REPLY_S = 2 * START_S
 
 @dataclass(frozen=True)
 class Kind:
-    """`requires`: exact releases, for pip. `cancels`: giving a call up reaches the gateway (2026-07-28: the stream closes; before: it is said).
+    """`requires`: exact releases, for pip.
 
-    `waits`: it asks for progress with every call, so the gateway lets it wait for people.
-
-    `meta`: the client hands a result's `_meta` on to its user. `refusal`: and the structured content of a failed call."""
+    `cancels`: giving a call up reaches the gateway: in 2026-07-28 the stream is closed, before a notification says so. Without it nothing is said.
+    `waits`: progress is asked for with each call, so the gateway lets it wait for people.
+    `meta`: a result's `_meta` is handed on to the user. `refusal`: and the structured content of a failed call."""
 
     requires: tuple[str, ...] = ()
     cancels: bool = True
@@ -52,14 +52,15 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "mcp_2": Kind(("mcp==2.3.0",)),
-    "mcp_1": Kind(("mcp==1.30.0",), cancels=False),
+    "mcp_1": Kind(("mcp==1.30.0",)),
     "fastmcp": Kind(("fastmcp==4.2.3",), waits=True),
     "langchain": Kind(("langchain-mcp-adapters==0.3.2",), cancels=False, meta=False, refusal=False),
     "openai_agents": Kind(("openai-agents==0.24.0",)),
     "pydantic_ai": Kind(("pydantic-ai-slim[mcp]==2.68.0",), waits=True, meta=False),
     "inspector": Kind(cancels=False),
 }
-"""Driver -> what it needs and does: the newest releases on 2026-11-29. 1.30 is the last SDK that has sessions alone; LangChain's adapters need it."""
+"""Driver -> what it needs and does. All are the newest releases of 2026-11-29; of the SDK 1.x, which knows sessions alone, LangChain's adapters need
+the same. Four speak 2026-07-28: SDK 2.x, and FastMCP, OpenAI Agents and Pydantic AI, which build on it."""
 
 SCHEMA = "{type: object, properties: {id: {type: string}, do: {type: string}, size: {type: integer}}}"
 UPSTREAM = "web: {{http: {{base_url: '{url}', tools: [{tools}]}}}}\n"
@@ -121,6 +122,7 @@ class Place:
 
     url: str
     web: Web
+    folder: Path
     pythons: Mapping[str, Path | BaseException]
 
     @asynccontextmanager
@@ -131,7 +133,7 @@ class Place:
         headers = {"Authorization": f"Bearer {AGENT}", "Gateway-Run": name}
         env = {**os.environ, "PATH": npm.PATH, "MCP_URL": f"{self.url}/mcp", "MCP_HEADERS": json.dumps(headers)}
         if name == "inspector":
-            env["INSPECTOR"] = json.dumps([npm.node(), str(inspector())])
+            env |= {"INSPECTOR": json.dumps([npm.node(), str(inspector())]), "MCP_STORAGE_DIR": str(self.folder)}
         process = await asyncio.create_subprocess_exec(
             str(python), str(DRIVERS / f"with_{name}.py"), env=env, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
@@ -194,8 +196,9 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     """All environments are made at once, before anything starts that they would slow down."""
     made = await asyncio.gather(*(asyncio.to_thread(interpreter, name) for name in KINDS), return_exceptions=True)
     tools = ", ".join(TOOL.format(name=name, schema=SCHEMA) for name in ("read", "pay"))
-    async with web_upstream() as web, gateway(tmp_path_factory.mktemp("clients"), UPSTREAM.format(url=web.url, tools=tools), POLICY, {}) as url:
-        yield Place(url, web, dict(zip(KINDS, made, strict=True)))
+    folder = tmp_path_factory.mktemp("clients")
+    async with web_upstream() as web, gateway(folder / "gateway", UPSTREAM.format(url=web.url, tools=tools), POLICY, {}) as url:
+        yield Place(url, web, folder, dict(zip(KINDS, made, strict=True)))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -218,7 +221,7 @@ async def test_a_client_meets_a_result_a_denial_a_hold_a_replay_and_the_end_of_a
             assert [one["replayed"] for one in told] == [*[False for _ in told[1:]], True]
 
         client.begin("web__read", id=slow, size=2, do="gate")
-        await place.web.reached(slow)
+        await until(lambda: place.web.of(slow), slow, REPLY_S)
         client.give_up()
         assert (await client.said())["raised"] == "CancelledError"
         if kind.cancels:

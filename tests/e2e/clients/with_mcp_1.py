@@ -1,4 +1,4 @@
-"""The official Python SDK, 1.x: it speaks the session revisions."""
+"""The official Python SDK, 1.x: it speaks the session revisions, and leaves it to its user to say that a call was given up."""
 
 import asyncio
 from typing import Any
@@ -7,6 +7,7 @@ import httpx
 from conversation import HEADERS, URL, converse, told
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification
 
 
 async def main() -> None:
@@ -18,7 +19,12 @@ async def main() -> None:
         await session.initialize()
 
         async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            return told(await session.call_tool(tool, arguments))
+            try:
+                return told(await session.call_tool(tool, arguments))
+            except asyncio.CancelledError:
+                given_up = CancelledNotificationParams(requestId=session._request_id - 1)  # the SDK tells nobody a request's id
+                await session.send_notification(ClientNotification(CancelledNotification(params=given_up)))
+                raise
 
         await converse(call)
 
