@@ -31,8 +31,8 @@ CALL = "tool-call-gateway/call"
 DRIVERS = Path(__file__).parent / "clients"
 Events = list[tuple[str, dict[str, Any]]]
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
-REPLY_S = 2 * START_S
-"""For an answer of a client that starts a process of Node's for each call, beside others that start."""
+REPLY_S = 4 * START_S
+"""For the first word of a client: importing one takes 3 s on an idle core, and took over 30 with twenty busy processes beside it."""
 
 
 @dataclass(frozen=True)
