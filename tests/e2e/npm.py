@@ -6,10 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
+
+from tests.e2e.kept import kept
 
 DOWNLOAD_S = 180
 """For a package, on the first run of a machine."""
@@ -22,16 +23,12 @@ def node() -> str:
 
 def installed(package: str) -> Path:
     """The folder that holds its `node_modules`; `package` with its version."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tool-call-gateway-tests"
-    home = cache / package.rpartition("/")[2]
-    if not home.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = tempfile.mkdtemp(dir=cache)
-        install = [_program("npm"), "install", "--no-audit", "--no-fund", "--prefix", fresh, package]
-        subprocess.run(install, check=True, timeout=DOWNLOAD_S, env={**os.environ, "PATH": PATH})
-        if not home.exists():
-            Path(fresh).rename(home)
-    return home / "node_modules"
+
+    def install(home: Path) -> None:
+        command = [_program("npm"), "install", "--no-audit", "--no-fund", "--prefix", str(home), package]
+        subprocess.run(command, check=True, timeout=DOWNLOAD_S, env={**os.environ, "PATH": PATH})
+
+    return kept(package.rpartition("/")[2], install) / "node_modules"
 
 
 def _program(name: str) -> str:
