@@ -28,8 +28,9 @@ _CONNECT_S: Final = 5.0
 _POLITE_S: Final = 1.0
 _ALL: Final = {"application_name": "gateway", "search_path": "gateway", "default_transaction_isolation": "read committed", "jit": "off"}
 _BOUNDED: Final = {"lock_timeout": "5s", "idle_in_transaction_session_timeout": "3s"}
-POINTS: Final = {**_ALL, **_BOUNDED, "statement_timeout": "6s"}
-WRITING: Final = {**_ALL, **_BOUNDED, "statement_timeout": "0"}
+_PLANNED_ONCE: Final = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}  # while tables are small too, for they will grow
+POINTS: Final = {**_ALL, **_BOUNDED, **_PLANNED_ONCE, "statement_timeout": "6s"}
+WRITING: Final = {**_ALL, **_BOUNDED, **_PLANNED_ONCE, "statement_timeout": "0"}
 """A commit that waits for a standby must not be told to stop waiting: the server would call that a success. This side ends it instead."""
 
 READING: Final = {
