@@ -81,6 +81,7 @@ async def test_what_a_killed_replica_had_in_flight_another_takes_over_by_effect(
     async with AsyncExitStack() as stack:
         processes = await replicas(stack, tmp_path, web, new_database(), 2)
         one, two = await agents(processes, "plain", "killed")
+        two.http.timeout = httpx.Timeout(TAKEN_OVER_S)
         calls = [one.start(tool, id=tool, do="gate") for tool in ("quick", "quick_put", "quick_pay")]
         await until(lambda: len(web.took) >= 3, "the calls")
         await processes[0].kill()
