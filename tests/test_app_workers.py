@@ -23,7 +23,8 @@ app_workers.AGAIN_S = 0.05
 def serve(serving):
     if sys.argv[1] == "fails":
         sys.exit(7)
-    print("worker" if serving is None else "first", os.getpid(), flush=True)
+    kind = "worker" if serving is None else "first"
+    os.write(1, f"{kind} {os.getpid()}\\n".encode())  # at once: two may say it at the same time
     if serving is not None:
         serving()
     signal.pause()
