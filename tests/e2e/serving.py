@@ -79,13 +79,15 @@ class Stage:
         return client
 
     async def desk_is_back(self) -> None:
-        """Wait until the stdio server, which died, serves again: ask it, in a run apart."""
+        """Wait until the stdio server, which died, serves again: ask it, each time in a run apart, for what fails uses a budget up."""
         client = self.client("agent:plain")
-        run = (await client.post("/v1/runs", json={"run_key": PROBE})).json()["run"]
         ask = {"tool": "desk.poll", "arguments": {"id": PROBE}}
 
         async def answers() -> bool:
-            return (await client.post(f"/v1/runs/{run}/calls", json=ask)).is_success
+            run = (await client.post("/v1/runs", json={})).json()["run"]
+            answer = await client.post(f"/v1/runs/{run}/calls", json=ask)
+            (await client.post(f"/v1/runs/{run}/cancel", json={})).raise_for_status()
+            return answer.is_success
 
         await eventually(answers, "the desk", START_S)
 
