@@ -14,13 +14,14 @@ Adapters implement these; the engine and the doors know nothing else of them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
 
 from gateway.core.deployment import Pin
 from gateway.core.events import Event
 from gateway.core.model import Finding, Json, Payload, Principal, Tool
 from gateway.core.policy import PolicySet
+from gateway.core.values import dataclass
 
 
 class GatewayFault(Exception):

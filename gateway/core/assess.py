@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from gateway.core.canonical import canonical, fingerprint
@@ -16,6 +16,7 @@ from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFac
 from gateway.core.guards.result import kept_aside
 from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
 from gateway.core.policy import PolicySet, ToolRule
+from gateway.core.values import dataclass
 
 S = TypeVar("S")
 

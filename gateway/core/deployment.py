@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from immutables import Map
 
 from gateway.core import events as e
 from gateway.core.run import but
+from gateway.core.values import dataclass
 
 STREAM = "gateway"
 

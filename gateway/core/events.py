@@ -7,8 +7,10 @@ Hashes named `arguments` and `result` point to payloads; keys and fingerprints a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
+
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

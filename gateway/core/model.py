@@ -7,9 +7,11 @@ Times are integer milliseconds: `…_at` since the Unix epoch, `…_ms` a durati
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Self
+
+from gateway.core.values import dataclass
 
 Json = Any
 """A parsed JSON value: dict, list, str, int, float, bool or None."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from gateway.core.policy import PolicySet
+from gateway.core.values import dataclass
 
 OWN = "*"
 """`as: "*"`: the tool's own name, as its upstream gives it."""

@@ -20,13 +20,13 @@ attempts `standing` says what the call has come to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
 from gateway.core.model import Effect, Json, Outcome
 from gateway.core.policy import Idempotency
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ the policy's first match, and each ceiling's; the strictest wins. No rule means 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
 from gateway.core.guards.guard import Condition, Guard, Placed, Stage, Value
 from gateway.core.model import Effect, Finding, Limits, Principal
+from gateway.core.values import dataclass
 
 _EFFECTS = list(Effect)
 _REMEMBERED = 2_000

@@ -5,7 +5,7 @@ Codes are stable and dotted. Doors take statuses from here, never from themselve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

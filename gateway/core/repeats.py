@@ -6,13 +6,12 @@ continues. Occurrences of one fingerprint only ever rise, so that no key is disp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from immutables import Map
 
 from gateway.core.model import Effect
 from gateway.core.policy import Idempotency
 from gateway.core.run import CallRecord, Run, Tree
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

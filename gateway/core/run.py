@@ -7,13 +7,14 @@ Children live in their root's tree, so that one purse is one state. All maps are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from immutables import Map
 
 from gateway.core.model import Effect, Limits, Requirement
+from gateway.core.values import dataclass
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gateway.core.assess import review
@@ -19,6 +18,7 @@ from gateway.core.model import Effect, Json, Outcome, Payload, Tool
 from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
+from gateway.core.values import dataclass
 from gateway.engine.desk import Decide, Desk
 from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
 from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, Unanswered, UpstreamFault

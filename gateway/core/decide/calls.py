@@ -6,7 +6,7 @@ Pure: the engine gives the command, the ledger the states and the time. The answ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from gateway.core import events as e
 from gateway.core.assess import Assessment, attempt, broken
@@ -34,6 +34,7 @@ from gateway.core.repeats import (
 )  # fmt: skip
 from gateway.core.run import CallRecord, Hold, Run, Tree, principal_stream, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ is still what was asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
@@ -20,6 +19,7 @@ from gateway.core.model import Finding, Outcome, Payload, Principal
 from gateway.core.policy import Probe, ToolRule
 from gateway.core.run import CallRecord, Tree, but, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 OUTCOMES = ("happened", "did_not_happen", "abandoned")
 """What a person may say."""

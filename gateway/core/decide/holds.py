@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.model import Finding, Principal
 from gateway.core.run import Hold, Tree, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
@@ -12,6 +11,7 @@ from gateway.core.model import NOTHING
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Hold, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from gateway.core import events as e
@@ -14,6 +14,7 @@ from gateway.core.policy import PolicySet, stricter
 from gateway.core.principal import PrincipalState
 from gateway.core.run import Run, ends_at, idle_at, principal_stream, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True)

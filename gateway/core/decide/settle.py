@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
@@ -13,6 +12,7 @@ from gateway.core.outcomes import outcome_of_fault
 from gateway.core.policy import Probe, ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True)

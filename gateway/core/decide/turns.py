@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gateway.core import events as e
 from gateway.core.assess import attempt
@@ -16,6 +15,7 @@ from gateway.core.model import Amounts, Finding, Payload
 from gateway.core.policy import ToolRule
 from gateway.core.run import Turn, stream_of
 from gateway.core.streams import State
+from gateway.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ ladder and the docs pick it up from the class attributes. Guards of one stage ca
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
 from gateway.core.reasons import reason
+from gateway.core.values import dataclass
 
 if TYPE_CHECKING:
     from gateway.core.run import Tree
@@ -142,7 +143,7 @@ class Section:
     """`policy` or `ceiling`."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Guard:
     """Base of all guards; a subclass overrides what its stage uses.
 
