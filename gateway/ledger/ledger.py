@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from gateway.core.run import stream_of
@@ -39,6 +39,22 @@ class StoreLedger:
         await self.store.open()
         if not self._readonly:
             self._writer.start()
+            await self._show_the_rest()
+
+    async def show(self) -> None:
+        """Have the views show all that this process recorded."""
+        await self._writer.show()
+
+    async def _show_the_rest(self) -> None:
+        """The rows of views that a crash kept from being written. A stream that can't be read keeps what it has."""
+        rows = Rows(shows=True)
+        for stream in await self.store.reader.unshown():
+            with suppress(LedgerFault):
+                for row in everything((await self._states.load(stream)).state, stream):
+                    rows.views.setdefault(row.view, {})[row.id] = row.values
+        if rows:
+            async with self._writing():
+                await self.store.write(rows)
 
     async def close(self) -> None:
         """What is queued is still written; then the store closes."""
@@ -79,12 +95,15 @@ class StoreLedger:
         return [recorded(row) for row in await self.store.reader.events(stream, after, limit)]
 
     async def due(self, now: int, limit: int = 500) -> list[str]:
+        await self.show()
         return await self.store.reader.due(now, limit)
 
     async def in_flight(self) -> list[str]:
+        await self.show()
         return await self.store.reader.in_flight()
 
     async def due_calls(self, now: int, limit: int = 10_000) -> list[str]:
+        await self.show()
         return await self.store.reader.due_calls(now, limit)
 
     async def rows(self, view: str, where: Mapping[str, Any], *, limit: int = 100, before: str | None = None) -> list[dict[str, Any]]:
@@ -93,11 +112,13 @@ class StoreLedger:
             raise ValueError(f"{view} by {', '.join(where) or 'nothing'}: views are {', '.join(FILTERS)}; by {', '.join(FILTERS.get(view, ()))}")
         asked: dict[str, Any] = dict.fromkeys(FILTERS[view]) | dict(where)
         asked["stream"] = asked["stream"] or next((stream_of(asked[id]) for id in ("run", "call", "hold") if asked.get(id)), None)
+        await self.show()
         found = await self.store.reader.rows(view, asked, limit, before)
         return [dict(zip(COLUMNS[view], row, strict=True)) for row in found]
 
     async def erase(self, closed_by: int) -> int:
         erased, after = 0, (0, "")
+        await self.show()
         while found := await self._erasable(closed_by, after):
             for _, stream in found:
                 erased += await self._erase(stream)

@@ -53,6 +53,9 @@ class PostgresReader:
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch("streams")]
 
+    async def unshown(self) -> list[str]:
+        return []  # each commit writes its views' rows
+
     async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._fetch(f"view_{view}", stream)]
 

@@ -117,6 +117,9 @@ class SqliteReader:
     async def streams(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["streams"])]
 
+    async def unshown(self) -> list[str]:
+        return [row[0] for row in await self._fetch(_SQL["unshown"])]
+
     async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
         return await self._fetch(_SQL[f"view_{view}"], (stream,))
 
@@ -205,6 +208,8 @@ class SqliteStore:
     async def write(self, rows: Rows) -> None:
         execute = self._raw.executemany
         try:
+            if rows.shows:
+                self._raw.execute(_SQL["show"])
             execute(_SQL["add_event"], rows.events)
             execute(_SQL["add_payload"], rows.payloads)
             execute(_SQL["add_policy"], rows.policies.items())

@@ -49,15 +49,20 @@ class PayloadRow(NamedTuple):
     data: bytes
 
 
+Views = dict[str, dict[str, tuple[Any, ...]]]
+
+
 @dataclass(slots=True)
 class Rows:
-    """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text."""
+    """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text. `shows`: with these rows the views
+    show every event before this commit."""
 
     events: list[EventRow] = field(default_factory=list)
     payloads: list[PayloadRow] = field(default_factory=list)
     policies: dict[str, str] = field(default_factory=dict)
     checkpoints: list[CheckpointRow] = field(default_factory=list)
-    views: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+    views: Views = field(default_factory=dict)
+    shows: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.events or self.payloads or self.policies or self.checkpoints or self.views)
@@ -87,11 +92,14 @@ class Reader(Protocol):
     async def streams(self) -> list[str]:
         """Every stream that has an event or a row in a view."""
 
+    async def unshown(self) -> list[str]:
+        """Streams with events that the views don't show yet."""
+
 
 class Store(Protocol):
     """One database. From `begin` to `clear` all is the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
 
-    `alone`: is whoever has it open for writing the only one?
+    `alone`: is whoever has it open for writing the only one? Then rows of views may be written later than their events.
     """
 
     alone: bool

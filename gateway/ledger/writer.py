@@ -1,5 +1,8 @@
 """The one task that writes: it drains its queue, decides each step in order, writes the whole batch, commits once, then answers all.
 
+Where nobody else writes, the rows of views follow their events within a tenth of a second, or before anybody reads: a call that starts and
+ends in between is written once. What a crash keeps from being written is made from the states at the next start (`Reader.unshown`).
+
 It never lingers: batches form while a commit is under way. A step that raises fails only its own caller. A failed commit fails the
 whole batch, the states of its streams are forgotten, and nothing more is admitted until a probe shows that the store works again.
 """
@@ -15,12 +18,13 @@ from typing import Final
 from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
-from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
-from gateway.ports import Clock, Committed, LedgerFault, Step
+from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows, Views
+from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
 _MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
 _PROBE_MS: Final = 250
+_SHOW_S: Final = 0.1
 _CHECKPOINT_EVERY: Final = 500
 _CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
 
@@ -47,6 +51,8 @@ class Writer:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._checkpoints: list[CheckpointRow] = []
         self._saving: set[asyncio.Task[None]] = set()
+        self._unshown: Views = {}
+        self._showing = False
         self.lock = asyncio.Lock()
 
     def start(self) -> None:
@@ -55,7 +61,7 @@ class Writer:
     async def close(self) -> None:
         """Everything queued is still decided and written; whoever watches is told."""
         self._closing = True
-        self._wake.set()
+        self._show()
         if self._task is not None:
             await self._task
         for watchers in self._watchers.values():
@@ -77,6 +83,17 @@ class Writer:
         self._wake.set()
         return await waiter
 
+    async def show(self) -> None:
+        """Have the views show all that was recorded; when nothing can be written they show what they can."""
+        if self._unshown:
+            self._showing = True
+            with suppress(LedgerFault):
+                await self.transact((), lambda states, now: Decision((), None))
+
+    def _show(self) -> None:
+        self._showing = bool(self._unshown)
+        self._wake.set()
+
     async def watch(self, stream: str, after: int) -> None:
         while (await self._states.load(stream)).state.seq <= after:
             if self._closing or self._task is None:
@@ -96,7 +113,7 @@ class Writer:
             while not self._closing:
                 await self._wake.wait()
                 self._wake.clear()
-                while jobs := self._drained(_MOST):
+                while (jobs := self._drained(_MOST)) or (self._showing and self._fault is None):
                     async with self.lock:
                         await self._batch(jobs)
                     if self._fault is not None:
@@ -127,7 +144,8 @@ class Writer:
                 batch.decide(job)
             await self._write(batch.rows)
         except UnfitRows as error:
-            await self._one_by_one(jobs, streams, error)
+            await self._undo((), streams, error)
+            await self._one_by_one(jobs, error)
         except Exception as error:  # noqa: BLE001 the writer outlives whatever a store raises
             _LOG.error("a batch of %d steps was not recorded: %s", len(jobs), error)
             self._fault = error if isinstance(error, LedgerFault) else LedgerFault(repr(error))
@@ -138,6 +156,9 @@ class Writer:
                 job.answer()
 
     async def _write(self, rows: Rows) -> None:
+        made = rows.views
+        if self._store.alone:
+            rows.views, rows.shows = (self._unshown, True) if self._showing else ({}, False)
         if not rows:
             await self._store.rollback()
             return
@@ -148,6 +169,16 @@ class Writer:
         except LedgerFault:
             if not await self._recorded(rows):
                 raise
+        if self._store.alone:
+            self._show_later(made, rows.shows)
+
+    def _show_later(self, made: Views, shown: bool) -> None:
+        if shown:
+            self._unshown, self._showing = {}, False
+        if made and not self._unshown:
+            asyncio.get_running_loop().call_later(_SHOW_S, self._show)
+        for view, rows in made.items():
+            self._unshown.setdefault(view, {}).update(rows)
 
     async def _recorded(self, rows: Rows) -> bool:
         """Was a commit that seemed to fail durable? If not even that can be found out, it counts as failed."""
@@ -182,17 +213,31 @@ class Writer:
             if not watcher.done():
                 watcher.set_result(None)
 
-    async def _one_by_one(self, jobs: list[Job], streams: set[str], error: UnfitRows) -> None:
-        """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone."""
-        if len(jobs) == 1:
+    async def _one_by_one(self, jobs: list[Job], error: UnfitRows) -> None:
+        """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone; and rows of views apart from all jobs."""
+        if self._showing:
+            await self._show_singly()
+        elif len(jobs) == 1:
             _LOG.error("a step was not recorded: %s", error)
-            await self._undo(jobs, streams, error)
+            jobs[0].fail(f"not recorded: {error}")
             return
-        await self._undo((), streams, error)
         for job in jobs:
             await self._batch([job])
 
-    async def _undo(self, jobs: Sequence[Job], streams: set[str], error: Exception) -> None:
+    async def _show_singly(self) -> None:
+        """A row that no view takes is left out: the event that made it stands."""
+        unshown, self._unshown, self._showing = self._unshown, {}, False
+        for view, rows in unshown.items():
+            for id, values in rows.items():
+                try:
+                    await self._store.begin({})
+                    await self._store.write(Rows(views={view: {id: values}}))
+                    await self._store.commit()
+                except (UnfitRows, LedgerFault) as error:
+                    _LOG.error("%s doesn't show %s: %s", view, id, error)
+                    await self._undo((), (), error)
+
+    async def _undo(self, jobs: Sequence[Job], streams: Collection[str], error: Exception) -> None:
         self._states.forget(streams)
         with suppress(LedgerFault):
             await self._store.rollback()

@@ -267,13 +267,16 @@ async def test_a_run_is_due_when_its_state_says_so(opened_for_runs: Opened) -> N
 async def test_a_decision_whose_rows_fit_no_column_fails_alone(opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
         await life(ledger, open_run(), open_run("run_r.2", parent=RUN))
-        events = [admit(1), admit(2, turn=2**63), admit(3)]
-        steps = [lambda states, now, event=event: Decision(((RUN, event),), None) for event in events]
+        salts: list[Any] = [b"salt", "no bytes", b"salt"]
+        steps = [
+            lambda states, now, number=number, salt=salt: Decision(((RUN, admit(number)),), None, ((RUN, Payload("hash", salt, b"{}")),))
+            for number, salt in enumerate(salts, 1)
+        ]
         done = await asyncio.gather(*(ledger.transact((RUN,), step) for step in steps), return_exceptions=True)
         assert [type(each) for each in done] == [Committed, LedgerFault, Committed]
         assert {row["call"] for row in await ledger.rows("calls", {})} == {"call_r_1", "call_r_3"}
         await life(ledger, admit(4))
-        assert not (await verify(ledger)).problems
+        assert not [problem for problem in (await verify(ledger)).problems if problem.what != "payload"]
 
 
 async def test_rows_come_newest_first_in_pages_and_filtered(opened_for_runs: Opened) -> None:

@@ -33,7 +33,7 @@ BEFORE_DUE_CALLS = (
 
 async def back_in_sqlite(path: Path) -> None:
     with closing(sqlite3.connect(path)) as raw, raw:
-        for statement in (*BEFORE_DUE_CALLS, "PRAGMA user_version = 1"):
+        for statement in ("DROP TABLE shown", *BEFORE_DUE_CALLS, "PRAGMA user_version = 1"):
             raw.execute(statement)
 
 

@@ -4,6 +4,12 @@
 -- add_event: a fact, at the next place of its stream
 INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
+-- show: the views show all events so far
+UPDATE shown SET event = (SELECT coalesce(max(rowid), 0) FROM events)
+
+-- unshown: streams with events that the views don't show yet
+SELECT DISTINCT stream FROM events WHERE rowid > (SELECT event FROM shown)
+
 -- add_payload: the bytes behind a hash; big ones of a stream stand once
 INSERT INTO payloads VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
 

@@ -1,0 +1,113 @@
+"""Rows of views follow their events: soon, before anybody reads, and after a crash. PostgreSQL writes them with the events."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.core import streams
+from gateway.ledger.checkpoint import Checkpoints
+from gateway.ledger.ledger import StoreLedger
+from gateway.ledger.sqlite import SqliteLedger
+from gateway.ledger.states import Fold
+from gateway.ledger.verify import verify
+from gateway.ports import LedgerFault
+from gateway.system import SystemClock
+from tests.ledger.conformance import Opened
+from tests.ledger.runs import RUN, admit, life, open_run, settle
+from tests.ledger.stores import FaultyStore
+from tests.ledger.tally import SettableClock
+from tests.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+def states(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as raw:
+        return dict(raw.execute("SELECT call, state FROM calls"))
+
+
+def crashed(path: Path) -> Path:
+    """The file as a kill leaves it: with its log, without a close."""
+    copy = path.with_name("crashed.db")
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    return copy
+
+
+def ledger_at(path: Path, **options: Any) -> SqliteLedger:
+    return SqliteLedger(
+        path, empty=streams.empty, evolve=streams.evolve, clock=SettableClock(), states_of="gateway.core", **options
+    )  # fmt: skip
+
+
+async def test_a_call_is_shown_as_it_is_then_soon_and_unasked(path: Path, opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1), settle(1))
+        assert states(path) == {}
+        await until(lambda: states(path) == {"call_r_1": "succeeded"}, "the call's row")
+        await life(ledger, admit(2))
+        await until(lambda: len(states(path)) == 2, "the next call's row")
+
+
+async def test_whoever_asks_sees_what_was_recorded(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1, lease_until=70))
+        assert [row["call"] for row in await ledger.rows("calls", {"state": "admitted"})] == ["call_r_1"]
+        await life(ledger, admit(2, lease_until=60))
+        assert await ledger.due_calls(80) == ["call_r_2", "call_r_1"]
+        await life(ledger, settle(2))
+        assert (await ledger.in_flight(), await ledger.due_calls(80)) == ([RUN], ["call_r_1"])
+
+
+async def test_closing_shows_the_rest(path: Path, opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1), settle(1), admit(2))
+    assert states(path) == {"call_r_1": "succeeded", "call_r_2": "admitted"}
+
+
+async def test_what_a_crash_kept_from_being_shown_is_shown_after_the_next_start(path: Path, opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1), admit(2))
+        assert len(await ledger.rows("calls", {})) == 2
+        await life(ledger, settle(1), admit(3))
+        copy = crashed(path)
+    found = ledger_at(copy, readonly=True)
+    await found.open()
+    assert (await verify(found)).problems == []
+    await found.close()
+    assert states(copy) == {"call_r_1": "admitted", "call_r_2": "admitted"}
+    again = ledger_at(copy)
+    await again.open()
+    assert states(copy) == {"call_r_1": "succeeded", "call_r_2": "admitted", "call_r_3": "admitted"}
+    assert await again.store.reader.unshown() == []
+    await again.close()
+
+
+async def test_a_row_that_no_view_takes_is_left_out_alone(opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run(), admit(1), admit(2, turn=2**63), admit(3))
+        assert {row["call"] for row in await ledger.rows("calls", {})} == {"call_r_1", "call_r_3"}
+        await life(ledger, settle(2))
+        assert (await ledger.state(RUN)).calls["call_r_2"].state == "succeeded"
+
+
+async def test_while_nothing_can_be_written_lists_show_what_they_can_and_later_all(path: Path) -> None:
+    store = FaultyStore(path)
+    fold = Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core"))
+    ledger = StoreLedger(store, fold, SystemClock(), capacity=10, readonly=False)
+    await ledger.open()
+    await life(ledger, open_run(), admit(1))
+    store.fail, store.dead = "before", True
+    assert await ledger.rows("calls", {}) == []
+    with pytest.raises(LedgerFault):
+        await life(ledger, admit(2))
+    assert await ledger.in_flight() == []
+    store.fail, store.dead = "", False
+    await until(lambda: states(path) == {"call_r_1": "admitted"}, "the call's row")
+    await ledger.close()
