@@ -54,7 +54,8 @@ def assess(
             found.hear(place, ask)
         if found.enforced:
             break
-    requirements = [] if found.enforced else [r for place in rule.stages[Stage.CONSENT] if (r := found.consent(place, ask))]
+    consent = () if found.enforced else rule.stages[Stage.CONSENT]
+    requirements = [requirement for place in consent if (requirement := found.consent(place, ask))]
     return Assessment(
         policies.digest, rule, tool, ask.arguments, _fingerprint(rule, request.tool, ask.arguments), tuple(dict.fromkeys(found.enforced)),
         tuple(dict.fromkeys(found.shadowed)), tuple(requirements), repeat_requirement(rule), _show(requirements, ask),
@@ -107,7 +108,7 @@ def broken(guard: str, message: str, rule: str = "") -> Finding:
 
 def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
     """What is injected goes in before the ladder: what is asked has one fingerprint, however far it climbs."""
-    if not isinstance(ask.given, dict):
+    if not rule.binding or not isinstance(ask.given, dict):
         return ask, []
     extra: dict[str, Json] = {}
 
@@ -115,8 +116,7 @@ def _bound(ask: Ask, rule: ToolRule) -> tuple[Ask, list[Finding]]:
         extra.update(guard.bind(ask))
         return ()
 
-    binding = [place for place in rule.stages[Stage.SHAPE] if not place.skipped]
-    failed = [finding for place in binding for finding in attempt(place, bind, place.guard)]
+    failed = [finding for place in rule.binding for finding in attempt(place, bind, place.guard)]
     return (replace(ask, arguments={**ask.given, **extra}) if extra else ask), failed
 
 
@@ -129,8 +129,11 @@ def _fingerprint(rule: ToolRule, tool: str, arguments: Json) -> str:
 
 def repeat_requirement(rule: ToolRule) -> Requirement | None:
     """Whom a deliberate repeat waits for, whatever the rule's own gate says."""
-    always = [getattr(place.guard, "always", None) for place in rule.stages[Stage.CONSENT] if not place.skipped]
-    return next((requirement for requirement in always if requirement is not None), None)
+    for place in rule.stages[Stage.CONSENT]:
+        always: Requirement | None = getattr(place.guard, "always", None)
+        if always is not None and not place.skipped:
+            return always
+    return None
 
 
 _FIELD = re.compile(r"\{(args(?:\.[A-Za-z_][A-Za-z0-9_]*)+)\}")

@@ -75,12 +75,15 @@ class ToolRule:
     listed_as: str | None = None
     """The short name of its tool, `*` for the tool's own (`core.naming`); None: the prefixed one."""
     stages: Mapping[Stage, tuple[Placed, ...]] = field(init=False, repr=False, compare=False)
+    binding: tuple[Placed, ...] = field(init=False, repr=False, compare=False)
+    """The guards that inject arguments."""
     read_bytes: int = field(init=False, repr=False, compare=False)
     """How much of an answer is read at all."""
 
     def __post_init__(self) -> None:
         stages = {stage: tuple(p for p in self.guards if p.guard.stage is stage) for stage in Stage}
         object.__setattr__(self, "stages", stages)
+        object.__setattr__(self, "binding", tuple(p for p in stages[Stage.SHAPE] if p.guard.binding and not p.skipped))
         wanted = [place.guard.read_bytes for place in stages[Stage.RESULT] if not place.shadow]
         object.__setattr__(self, "read_bytes", min([one for one in wanted if one is not None] + [MOST_READ]))
 

@@ -137,9 +137,8 @@ def _shown(tree: Tree, who: Caller, run: str, roles: frozenset[str]) -> tuple[Tr
 
 def may_see(who: Caller, tree: Tree, run: Run, roles: frozenset[str]) -> bool:
     """Its owner (by key, or by a token of it or of a run above it), or one of the roles."""
-    lineage = {one.id for one in tree.lineage(run.id)}
     if who.run is not None:
-        return who.run in lineage
+        return who.run in {one.id for one in tree.lineage(run.id)}
     return who.principal.id in (run.principal, run.opened_by) or bool(who.principal.roles & roles)
 
 

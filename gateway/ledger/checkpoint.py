@@ -49,7 +49,8 @@ class Checkpoints:
         if kind in _SEQUENCES:
             return [_SEQUENCES[kind], *map(self._pack, value)]
         if kind is Map:
-            return ["m", *(self._pack(half) for entry in value.items() for half in entry)]
+            halves = [half for entry in value.items() for half in entry]
+            return ["m", *[half if type(half) in _PLAIN else self._pack(half) for half in halves]]
         if kind is dict and all(type(key) is str for key in value):
             return {key: self._pack(each) for key, each in value.items()}
         packer = self._packers.get(kind)

@@ -140,7 +140,7 @@ def _past(draft: Draft, run: Run) -> Past:
 
 def _replay(draft: Draft, command: CallCommand, record: CallRecord, same_call_id: bool) -> Next:
     request, run = command.request, draft.tree.runs[command.run]
-    findings = () if same_call_id else tuple(_limits(draft, command, NOTHING, loops_only=True))
+    findings = [] if same_call_id else _limits(draft, command, NOTHING, loops_only=True)
     loop = findings[0].reason if findings else None
     draft.add(
         e.CallReplayed(
@@ -219,7 +219,7 @@ def _judge_anew(draft: Draft, command: CallCommand, occurrence: int, past: Past,
     requirements = _demanded(found, past, asked)
     amounts = Amounts(tool_calls=1, usd_micros=found.rule.usd_micros)
     shadowed: list[Finding] = []
-    wrong = tuple(_limits(draft, command, amounts, holds=bool(requirements), shadowed=shadowed))
+    wrong = (*_limits(draft, command, amounts, holds=bool(requirements), shadowed=shadowed),)
     if not wrong and requirements:
         wrong = _nobody(requirements) or tuple(_principal_holds(draft, command.open_holds))
     if wrong:
@@ -257,9 +257,11 @@ def _nobody(requirements: tuple[Requirement, ...]) -> tuple[Finding, ...]:
 
 def _limits(
     draft: Draft, command: CallCommand, amounts: Amounts, *, holds: bool = False, loops_only: bool = False, shadowed: list[Finding] | None = None
-) -> Iterable[Finding]:
+) -> list[Finding]:
+    """What enforces; what is only recorded goes into `shadowed`."""
     found = command.assessment
     rule: ToolRule = found.rule
+    enforced: list[Finding] = []
     bid = Bid(
         draft.tree, command.run, command.request.turn, draft.now, amounts, command.request.tool, found.fingerprint, rule.effect, holds, rule.poll
     )  # fmt: skip
@@ -268,9 +270,10 @@ def _limits(
             continue
         for finding in attempt(place, place.guard.limit, bid):
             if place.enforces(finding.reason):
-                yield finding
+                enforced.append(finding)
             elif shadowed is not None:
                 shadowed.append(finding)
+    return enforced
 
 
 def _principal_holds(draft: Draft, most: int | None) -> Sequence[Finding]:

@@ -64,8 +64,12 @@ class Arguments(Guard):
         names = frozenset(name for name, _ in self.binds)
         return names | {self.key_argument} if self.key_argument else names
 
+    @property
+    def binding(self) -> bool:
+        return bool(self.binds)
+
     def bind(self, ask: Ask) -> Mapping[str, Json]:
-        return {name: value(ask.facts) for name, value in self.binds} if self.binds else {}
+        return {name: value(ask.facts) for name, value in self.binds}
 
     def check(self, ask: Ask) -> Sequence[Finding]:
         given = ask.given
@@ -77,6 +81,7 @@ class Arguments(Guard):
             for name in sorted(self.hidden & given.keys()):
                 wrong.append(Finding(self.kind, "arguments.bound", f"Argument {name!r} is filled in by the gateway; leave it out."))
         judged = ask.arguments if self.key_argument is None else {**ask.arguments, self.key_argument: _ANY_KEY}
-        shapes = (ask.tool.shape if self.own and ask.tool is not None else None, self.shape)
-        messages = [message for shape in shapes if shape is not None for message in shape(judged)]
-        return [*wrong, *(Finding(self.kind, "arguments.invalid", message) for message in messages)]
+        for shape in (ask.tool.shape if self.own and ask.tool is not None else None, self.shape):
+            if shape is not None:
+                wrong += [Finding(self.kind, "arguments.invalid", message) for message in shape(judged)]
+        return wrong

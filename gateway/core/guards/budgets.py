@@ -198,23 +198,27 @@ class Budgets(Guard):
         return fact if fold is None else fold(fact, event, tree)
 
     def limit(self, bid: Bid) -> Sequence[Finding]:
-        return [finding for run in bid.tree.lineage(bid.run) for finding in (*_exceeded(run, bid), *_crowded(run, bid))]
+        found: list[Finding] = []
+        for run in bid.tree.lineage(bid.run):
+            found += _exceeded(run, bid)
+            found += _crowded(run, bid)
+        return found
 
 
 def _exceeded(run: Run, bid: Bid) -> list[Finding]:
     limits, fact, more = run.limits, purse(run), bid.amounts
     posted, pending = fact.posted, fact.pending
-    would = (
+    found: list[Finding] = []
+    for code, amount, limit in (
         ("budget.turns", posted.turns + pending.turns + more.turns, limits.turns),
         ("budget.tool_calls", posted.tool_calls + pending.tool_calls + more.tool_calls, limits.tool_calls),
         ("budget.tokens", posted.tokens + pending.tokens + more.tokens, limits.tokens),
         ("budget.cost", posted.usd_micros + pending.usd_micros + more.usd_micros, limits.usd_micros),
-    )
-    return [
-        Finding(Budgets.kind, code, _spent(name, amount, limit, run, bid), closes=name in limits.close_on)
-        for code, amount, limit in would
-        if limit is not None and amount > limit and (name := code.removeprefix("budget."))
-    ]
+    ):
+        if limit is not None and amount > limit:
+            name = code.removeprefix("budget.")
+            found.append(Finding(Budgets.kind, code, _spent(name, amount, limit, run, bid), closes=name in limits.close_on))
+    return found
 
 
 def _crowded(run: Run, bid: Bid) -> Sequence[Finding]:

@@ -172,6 +172,11 @@ class Guard:
         """The guard for this rule or document; None when it has nothing to say there."""
         raise NotImplementedError
 
+    @property
+    def binding(self) -> bool:
+        """SHAPE: has it arguments to inject?"""
+        return False
+
     def bind(self, ask: Ask) -> Mapping[str, Json]:
         """SHAPE only: arguments injected before any check; raises ConditionFault."""
         return {}

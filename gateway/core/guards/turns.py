@@ -58,8 +58,8 @@ def is_final(tree: Tree, run: Run, now: int) -> bool:
 
     Time pays for another turn while more is left than the longest turn so far took.
     """
-    lineage = [up for up in tree.lineage(run.id) if up.last_turn]
-    if not lineage:
+    paying = [up for up in tree.lineage(run.id) if up.last_turn]
+    if not paying:
         return False
     short = tree.deadline_at(run.id, now) - now < run.longest_turn_ms
-    return short or any(purse(up).last_turn_paid(up.limits) for up in lineage)
+    return short or any(purse(up).last_turn_paid(up.limits) for up in paying)
