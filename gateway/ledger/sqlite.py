@@ -2,7 +2,8 @@
 
 * The writer's rows are executed on the event loop over the very connection that aiosqlite wraps; only the commit, which waits for the
   disk, goes to aiosqlite's thread. Never both at once: the writer awaits its commit.
-* While a commit is late the loop sleeps 0.1 ms a turn, or a busy loop would keep the commit's thread from the interpreter for seconds.
+* That thread needs the interpreter before and after, and a busy loop would keep it for Python's 5 ms each time, ten times what the disk
+  takes; so threads of this process change places after half a millisecond. (A loop that slept while a commit was late was idle for a tenth.)
 * SQLite before 3.51.3 can lose a WAL reset when two connections write. Here only one does; all others are read-only.
 * The lock file keeps other gateways out. Another program that holds the database is waited for, off the loop, up to two seconds.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import time
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -35,8 +36,7 @@ _MIGRATIONS: Final = migrations("sqlite")
 _APPLICATION: Final = int.from_bytes(b"TCGW", "big")
 _OLDEST: Final = (3, 38, 0)  # STRICT tables, and JSON by ->>
 _ROWS: Final = 64  # what aiosqlite would fetch at once; nothing here iterates
-_LATE_S: Final = 0.001
-_GIVE_WAY_S: Final = 0.0001
+_SWITCH_S: Final = 0.0005
 _BUSY_S: Final = 2.0
 _BUSY_RETRY_S: Final = 0.005
 
@@ -144,7 +144,6 @@ class SqliteStore:
         self._path = os.path.realpath(path)  # one lock a file, whatever it is called
         self._readonly = readonly
         self._lock = LockFile(f"{self._path}.lock")
-        self._late: asyncio.TimerHandle | None = None
         self._raw: sqlite3.Connection
         self._writing: aiosqlite.Connection | None = None
         self._peek: sqlite3.Connection | None = None
@@ -176,6 +175,7 @@ class SqliteStore:
 
     async def _open_writing(self) -> None:
         with _as_fault(self._path):
+            sys.setswitchinterval(_SWITCH_S)
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
             raw = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, cached_statements=256)
             self._raw = raw
@@ -223,16 +223,8 @@ class SqliteStore:
 
     async def commit(self) -> None:
         assert self._writing is not None
-        self._late = asyncio.get_running_loop().call_later(_LATE_S, self._give_way)
-        try:
-            with _as_fault(self._path):
-                await self._writing.commit()
-        finally:
-            self._late.cancel()
-
-    def _give_way(self) -> None:
-        time.sleep(_GIVE_WAY_S)
-        self._late = asyncio.get_running_loop().call_later(_LATE_S, self._give_way)
+        with _as_fault(self._path):
+            await self._writing.commit()
 
     async def rollback(self) -> None:
         with _as_fault(self._path):
