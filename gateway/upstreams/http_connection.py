@@ -74,7 +74,9 @@ class Connection(asyncio.Protocol):
         self._raw.clear()
         waiter: asyncio.Future[Response] = self._loop.create_future()
         self._waiter = waiter
-        self._watch(until, within_s)
+        self._until, self._within_s = until, within_s
+        if until < self._wakes_at:
+            self._set_timer()
         self._transport.write(request)
         try:
             return await waiter
@@ -87,20 +89,18 @@ class Connection(asyncio.Protocol):
         """At once. A request under way ends with the fault `closed`."""
         self._fail("closed", "the connection was closed on our side")
 
-    def _watch(self, until: float, within_s: float) -> None:
-        """A timer that wakes earlier is left to look again: the last request's serves the next, for making one takes long."""
-        self._until, self._within_s = until, within_s
-        if until < self._wakes_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._wakes_at, self._timer = until, self._loop.call_at(until, self._wake)
+    def _set_timer(self) -> None:
+        """Only where none wakes early enough: making one takes long, and the last request's that finds nobody to end looks again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at, self._timer = self._until, self._loop.call_at(self._until, self._wake)
 
     def _wake(self) -> None:
         woke_at, self._wakes_at = self._wakes_at, math.inf
         if self._waiter is not None and self._until <= woke_at:
             self._fail("timeout", f"no whole answer within {self._within_s} s")
         elif self._waiter is not None:
-            self._watch(self._until, self._within_s)
+            self._set_timer()
 
     def _fail(self, kind: str, message: str) -> None:
         self._end(UpstreamFault(kind, message, status=self._status or None))
@@ -125,7 +125,9 @@ class Connection(asyncio.Protocol):
         """Its reader has enough: answer, and let the rest of the body pass, so that the connection stays warm."""
         waiter, rest = self._waiter, self._loop.create_future()
         self._waiter, self._reader = rest, _unread
-        self._watch(self._loop.time() + LINGER_S, LINGER_S)
+        self._until, self._within_s = self._loop.time() + LINGER_S, LINGER_S
+        if self._until < self._wakes_at:
+            self._set_timer()
         rest.add_done_callback(asyncio.Future.exception)  # seen: nobody waits for it
         if waiter is not None and not waiter.done():
             waiter.set_result(Response(self._status, self._headers, b""))

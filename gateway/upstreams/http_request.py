@@ -87,7 +87,7 @@ class Form:
         self._placed = {*self._in_path, *tool.query, *blank.values()}
         self._trace = _TRACE - reserved
         self._taken = FRAMING | reserved
-        self._end = " HTTP/1.1\r\n" + _lines({name: value for name, value in configured.items() if name not in _DEADLINE})
+        self._end = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in configured.items() if name not in _DEADLINE)
         self._query = [credentials.query_text] if credentials.query else []
         self._in_query = [name for name in tool.query if name not in credentials.query]
         self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
@@ -102,8 +102,10 @@ class Form:
         headers = self._headers(arguments, dispatch)
         if typed:
             headers |= typed
-        deadline = f"gateway-deadline: {rfc3339(dispatch.deadline_at)}\r\ngateway-remaining-ms: {remaining_ms}\r\n"
-        head = f"{self._start}{self._url(arguments)}{self._end}{_lines(headers)}{deadline}"
+        head = f"{self._start}{self._url(arguments)}{self._end}"
+        for name, value in headers.items():
+            head += f"{name}: {value}\r\n"
+        head += f"gateway-deadline: {rfc3339(dispatch.deadline_at)}\r\ngateway-remaining-ms: {remaining_ms}\r\n"
         if self._says_length or body:
             head += f"content-length: {len(body)}\r\n"
         if bearer is not None:
@@ -182,10 +184,6 @@ def _text(name: str, value: Json) -> str:
     if value is None or isinstance(value, (list, dict)):
         raise unsendable(f"argument {name!r} is wanted as a string, number or boolean")
     return value if isinstance(value, str) else dumps(value).decode()
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
