@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         self._idle, self._lost = idle, lost
         self._transport: asyncio.Transport
         self._raw: dict[bytes, bytes] = {}
-        self.on_header = self._raw.setdefault  # of equal ones the first
+        self.on_header = self._raw.setdefault  # for the parser; of equal ones the first
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._fail("closed", "the connection was closed on our side")
 
     def _set_timer(self) -> None:
-        """Only where none wakes early enough: making one takes long, and the last request's that finds nobody to end looks again."""
+        """Where none wakes early enough. One outlives its request, since making one takes long: it wakes for the next, and is set anew."""
         if self._timer is not None:
             self._timer.cancel()
         self._wakes_at, self._timer = self._until, self._loop.call_at(self._until, self._wake)

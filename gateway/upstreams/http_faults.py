@@ -35,8 +35,8 @@ def connect_fault(error: OSError, *, tls: bool = False) -> UpstreamFault:
 
 def decoded(body: bytes, headers: Mapping[str, str], status: int, max_bytes: int) -> bytes:
     """The body without its coding, at most `max_bytes` long at every step. Raises UpstreamFault with the response's status."""
-    encoding = headers.get("Content-Encoding", "identity")
-    return body if encoding == "identity" else _inflated(body, encoding.strip().lower(), status, max_bytes)
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    return body if encoding == "identity" else _inflated(body, encoding, status, max_bytes)
 
 
 def too_large(status: int, max_bytes: int) -> UpstreamFault:
@@ -57,8 +57,6 @@ def retry_after_ms(headers: Mapping[str, str]) -> int | None:
 
 def _inflated(body: bytes, encoding: str, status: int, max_bytes: int) -> bytes:
     """gzip and deflate, which some servers use though we ask for neither; a bomb stops at the cap."""
-    if encoding == "identity":
-        return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise UpstreamFault("garbage", f"the response is encoded as {encoding[:32]!r}, which was not asked for", status=status)
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
