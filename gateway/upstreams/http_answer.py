@@ -24,35 +24,30 @@ _CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "iso-8859-1", "window
 
 def answer_of(status: int, headers: Mapping[str, str], body: bytes, tool: str) -> Answer:
     """`headers` find their names in any case. `tool`: the full name, for the URI of a binary body."""
-    result = {"content": _content(status, headers, body, tool), "isError": status >= 300, **structured(body)}
+    shown = body and not 300 <= status < 400
+    content = [block(headers.get("Content-Type", ""), body, tool)] if shown else _instead(status, headers)
+    result = {"content": content, "isError": status >= 300, **structured(body)}
     return Answer(result, status, retry_after_ms(headers) if status >= 400 else None)
 
 
-def _content(status: int, headers: Mapping[str, str], body: bytes, tool: str) -> list[Json]:
+def _instead(status: int, headers: Mapping[str, str]) -> list[dict[str, Json]]:
+    """What is said of an answer whose body says nothing."""
     if 300 <= status < 400:
         location = headers.get("Location", "nowhere")[:500]
         return [{"type": "text", "text": f"status {status}: a redirect to {location}, which is not followed"}]
-    if not body:
-        return [] if status < 300 else [{"type": "text", "text": f"status {status}, without a body"}]
-    return [block(headers.get("Content-Type", ""), body, tool)]
+    return [] if status < 300 else [{"type": "text", "text": f"status {status}, without a body"}]
 
 
 def block(kind: str, body: bytes, tool: str) -> dict[str, Json]:
-    """A body as content: of no kind in particular it is text if it is UTF-8."""
-    text = _text(kind, body)
-    if text is not None:
-        return {"type": "text", "text": text}
+    """A body as content: text where it is declared as such and can be read so; of no kind in particular, where it is UTF-8."""
+    charset = _charset(kind)
+    if charset is not None:
+        try:
+            return {"type": "text", "text": body.decode(charset)}
+        except UnicodeDecodeError:
+            pass
     resource = {"uri": f"tool:{tool}", "mimeType": kind or "application/octet-stream", "blob": base64.b64encode(body).decode()}
     return {"type": "resource", "resource": resource}
-
-
-def _text(content_type: str, body: bytes) -> str | None:
-    """None for what isn't declared as text, or can't be read as what it is declared. Undeclared UTF-8 counts as text."""
-    charset = _charset(content_type)
-    try:
-        return None if charset is None else body.decode(charset)
-    except UnicodeDecodeError:
-        return None
 
 
 @lru_cache(maxsize=64)

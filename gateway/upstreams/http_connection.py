@@ -9,6 +9,7 @@ Source: RFC 9112 §6.3 (where a body ends), §9.3 (persistence); RFC 9110 §15.2
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, cast
 
@@ -47,8 +48,12 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._idle, self._lost = idle, lost
         self._transport: asyncio.Transport
+        self._raw: dict[bytes, bytes] = {}
+        self.on_header = self._raw.setdefault  # for the parser; of equal ones the first
         self._parser = HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = math.inf
         self._status = 0
         self._reader: Reader | None = None
 
@@ -64,16 +69,18 @@ class Connection(asyncio.Protocol):
             self.close()
             raise UpstreamFault("unreachable", "the connection closed before the request was sent")
         self._max_bytes, self._bodiless, self._tap, self._reader = max_bytes, bodiless, tap, None
-        self._room, self._status, self._headers, self._body = MAX_HEAD, 0, dict[str, str](), bytearray()
+        self._room, self._status, self._body = MAX_HEAD, 0, bytearray()
         self._whole = self._reusable = self._until_close = False
+        self._raw.clear()
         waiter: asyncio.Future[Response] = self._loop.create_future()
         self._waiter = waiter
-        timer = self._loop.call_at(until, self._expire, waiter, within_s)
+        self._until, self._within_s = until, within_s
+        if until < self._wakes_at:
+            self._set_timer()
         self._transport.write(request)
         try:
             return await waiter
         finally:
-            timer.cancel()
             if self._waiter is waiter:  # else it is the next request's already, which came before we did
                 self._waiter = None
                 self.close()
@@ -82,9 +89,18 @@ class Connection(asyncio.Protocol):
         """At once. A request under way ends with the fault `closed`."""
         self._fail("closed", "the connection was closed on our side")
 
-    def _expire(self, waiter: asyncio.Future[Response], within_s: float) -> None:
-        if self._waiter is waiter:
-            self._fail("timeout", f"no whole answer within {within_s} s")
+    def _set_timer(self) -> None:
+        """Where none wakes early enough. One outlives its request, since making one takes long: it wakes for the next, and is set anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at, self._timer = self._until, self._loop.call_at(self._until, self._wake)
+
+    def _wake(self) -> None:
+        woke_at, self._wakes_at = self._wakes_at, math.inf
+        if self._waiter is not None and self._until <= woke_at:
+            self._fail("timeout", f"no whole answer within {self._within_s} s")
+        elif self._waiter is not None:
+            self._set_timer()
 
     def _fail(self, kind: str, message: str) -> None:
         self._end(UpstreamFault(kind, message, status=self._status or None))
@@ -109,13 +125,10 @@ class Connection(asyncio.Protocol):
         """Its reader has enough: answer, and let the rest of the body pass, so that the connection stays warm."""
         waiter, rest = self._waiter, self._loop.create_future()
         self._waiter, self._reader = rest, _unread
-        timer = self._loop.call_later(LINGER_S, self._expire, rest, LINGER_S)
-
-        def passed(done: asyncio.Future[Response]) -> None:
-            timer.cancel()
-            done.exception()  # seen: nobody waits for it
-
-        rest.add_done_callback(passed)
+        self._until, self._within_s = self._loop.time() + LINGER_S, LINGER_S
+        if self._until < self._wakes_at:
+            self._set_timer()
+        rest.add_done_callback(asyncio.Future.exception)  # seen: nobody waits for it
         if waiter is not None and not waiter.done():
             waiter.set_result(Response(self._status, self._headers, b""))
 
@@ -126,10 +139,12 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         while self._waiter is not None and data:
-            piece = data[: self._room]
-            data = data[len(piece) :]
+            piece, data = data[: self._room], data[self._room :]
             self._room -= len(piece)
-            self._feed(piece)
+            try:
+                self._parser.feed_data(piece)
+            except (HttpParserError, HttpParserUpgrade) as error:
+                self._broken(error)
             if self._whole and self._waiter is not None:
                 self._reusable = self._reusable and not data
                 return self._finish()
@@ -139,19 +154,18 @@ class Connection(asyncio.Protocol):
             self.close()
         return None
 
-    def _feed(self, piece: bytes) -> None:
-        try:
-            self._parser.feed_data(piece)
-        except (HttpParserError, HttpParserUpgrade) as error:
-            self._reusable = False
-            if not self._whole:
-                self._fail("garbage", f"the response is no valid HTTP: {error}"[:200])
+    def _broken(self, error: Exception) -> None:
+        self._reusable = False
+        if not self._whole:
+            self._fail("garbage", f"the response is no valid HTTP: {error}"[:200])
 
     def eof_received(self) -> None:
         self._ended(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended(error)
+        if self._timer is not None:
+            self._timer.cancel()
         del self._parser  # which holds this protocol in turn
 
     def _ended(self, error: Exception | None) -> None:
@@ -171,10 +185,6 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._reusable = False  # decided at the response's end; after that, there is something behind it
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._status:  # else a trailer
-            self._headers.setdefault(name.decode("latin-1").title(), value.decode("latin-1").rstrip(" \t"))
-
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if self._status:
@@ -184,6 +194,9 @@ class Connection(asyncio.Protocol):
                 self._fail("garbage", f"the response has the status {status}")
             return  # the parser itself refuses to go on after a 101
         self._status, self._room, self._whole = status, MAX_HEAD, self._bodiless
+        self._headers: dict[str, str] = {}
+        for name, value in self._raw.items():
+            self._headers.setdefault(name.decode("latin-1").title(), value.decode("latin-1").rstrip(" \t"))
         coding = self._headers.get("Transfer-Encoding")
         self._until_close = coding is None and "Content-Length" not in self._headers
         if coding is not None and coding.lower() != "chunked":
@@ -218,7 +231,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if not self._status:
-            self._headers = {}  # those of an interim response
+            self._raw.clear()  # those of an interim response
         elif not self._whole:
             self._whole, self._reusable = True, self._parser.should_keep_alive()
 

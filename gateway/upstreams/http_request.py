@@ -24,7 +24,7 @@ _SEPARATOR: Final = re.compile(r"[/\\]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]*")
 _DOTS: Final = (".", "..")
-_TRACE: Final = ("traceparent", "tracestate", "x-request-id")
+_TRACE: Final = frozenset({"traceparent", "tracestate", "x-request-id"})
 _DEADLINE: Final = ("gateway-deadline", "gateway-remaining-ms")
 _OWN_HEADERS: Final = {"user-agent": "tool-call-gateway", "accept": "*/*", "accept-encoding": "identity"}
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -81,41 +81,48 @@ class Form:
         fixed = {name: value for name, value in tool.headers.items() if not PLACEHOLDER.fullmatch(value)}
         own = {"host": origin.authority, **_OWN_HEADERS} | ({"content-type": "application/json"} if tool.sends_body else {})
         configured = own | _checked(fixed) | _checked(credentials.headers)
-        reserved = configured.keys() | credentials.header_names
+        reserved = configured.keys() | credentials.header_names | {*_DEADLINE}
         blank = _checked({name: value[1:-1] for name, value in tool.headers.items() if name not in fixed})
         self._in_headers = {name: argument for name, argument in blank.items() if name not in reserved}
         self._placed = {*self._in_path, *tool.query, *blank.values()}
-        self._trace = [name for name in _TRACE if name not in reserved]
-        self._taken = FRAMING | reserved | {*_DEADLINE}
-        self._end = " HTTP/1.1\r\n" + _lines({name: value for name, value in configured.items() if name not in _DEADLINE})
+        self._trace = _TRACE - reserved
+        self._taken = FRAMING | reserved
+        self._end = " HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in configured.items() if name not in _DEADLINE)
         self._query = [credentials.query_text] if credentials.query else []
         self._in_query = [name for name in tool.query if name not in credentials.query]
         self._says_length = tool.sends_body or tool.method in _WITH_CONTENT
 
     def filled(self, dispatch: Dispatch, remaining_ms: int, bearer: str | None = None) -> bytes:
         """One attempt's whole request, as it goes over the wire. `bearer`: the token that the credentials' endpoint gave."""
-        refuse_way(dispatch, "meta")
-        arguments = arguments_of(dispatch)
+        arguments = dispatch.arguments
+        if dispatch.send_as is not None:
+            refuse_way(dispatch, "meta")
+            arguments = arguments_of(dispatch)
         body, typed = self._body(arguments)
-        headers = self._headers(arguments, dispatch, remaining_ms)
+        headers = self._headers(arguments, dispatch)
         if typed:
             headers |= typed
+        head = f"{self._start}{self._url(arguments)}{self._end}"
+        for name, value in headers.items():
+            head += f"{name}: {value}\r\n"
+        head += f"gateway-deadline: {rfc3339(dispatch.deadline_at)}\r\ngateway-remaining-ms: {remaining_ms}\r\n"
         if self._says_length or body:
-            headers["content-length"] = str(len(body))
+            head += f"content-length: {len(body)}\r\n"
         if bearer is not None:
-            headers["authorization"] = f"Bearer {bearer}"
-        return f"{self._start}{self._url(arguments)}{self._end}{_lines(headers)}\r\n".encode("ascii") + body
+            head += f"authorization: Bearer {bearer}\r\n"
+        return f"{head}\r\n".encode("ascii") + body
 
-    def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch, remaining_ms: int) -> dict[str, str]:
-        """Those of this call; none of them is among those that the upstream is configured with. Of equal ones the last counts."""
-        trace = dispatch.trace
-        headers = {name: trace[name] for name in self._trace if name in trace and _HEADER_VALUE.fullmatch(trace[name])}
+    def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch) -> dict[str, str]:
+        """Those that depend on the call; none is among those that all requests have. Of equal ones the last counts."""
+        headers = {}
+        for name, value in dispatch.trace.items():
+            if name in self._trace and _HEADER_VALUE.fullmatch(value):
+                headers[name] = value
         for name, argument in self._in_headers.items():
             if argument in arguments:
                 headers[name] = _header_value(argument, arguments[argument])
         if dispatch.send_as is not None:
             headers |= self._key_header(dispatch)
-        headers |= zip(_DEADLINE, (rfc3339(dispatch.deadline_at), str(remaining_ms)), strict=True)
         return headers
 
     def _key_header(self, dispatch: Dispatch) -> dict[str, str]:
@@ -145,10 +152,12 @@ class Form:
 
     def _body(self, arguments: Mapping[str, Json]) -> tuple[bytes, Mapping[str, str]]:
         """And the headers that only this call's body has."""
-        rest = {name: value for name, value in arguments.items() if name not in self._placed}
-        if rest and not self._tool.sends_body:
+        rest = {name: value for name, value in arguments.items() if name not in self._placed} if self._placed else arguments
+        if self._tool.sends_body:
+            return dumps(rest), _NO_HEADERS
+        if rest:
             raise unsendable(f"the tool's request has no place for {', '.join(sorted(rest))[:200]}")
-        return dumps(rest) if self._tool.sends_body else b"", _NO_HEADERS
+        return b"", _NO_HEADERS
 
 
 def path_text(name: str, text: str) -> str:
@@ -175,10 +184,6 @@ def _text(name: str, value: Json) -> str:
     if value is None or isinstance(value, (list, dict)):
         raise unsendable(f"argument {name!r} is wanted as a string, number or boolean")
     return value if isinstance(value, str) else dumps(value).decode()
-
-
-def _lines(headers: Mapping[str, str]) -> str:
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:

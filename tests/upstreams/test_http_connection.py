@@ -297,6 +297,32 @@ async def test_the_deadline_ends_it_and_closes():
         assert (caught.value.kind, caught.value.status) == ("timeout", 200)
         assert await it.hung_up()
 
+@pytest.mark.parametrize(("first_s", "second_s"), [(0.03, 0.1), (5, 0.05)])
+async def test_each_request_on_a_connection_has_its_own_deadline(first_s, second_s):
+    async with line() as it:
+        call = it.ask(seconds=first_s)
+        await asyncio.sleep(0)
+        it.connection.data_received(PLAIN)
+        await call
+        asked_at = asyncio.get_running_loop().time()
+        with pytest.raises(UpstreamFault) as caught:
+            await it.ask(seconds=second_s)
+        assert (caught.value.kind, caught.value.message) == ("timeout", f"no whole answer within {second_s} s")
+        assert second_s - 0.002 <= asyncio.get_running_loop().time() - asked_at < 4  # libuv counts in ms
+
+
+async def test_a_deadline_that_passes_between_requests_ends_nothing():
+    async with line() as it:
+        for _ in range(2):
+            call = it.ask(seconds=0.02)
+            await asyncio.sleep(0)
+            it.connection.data_received(PLAIN)
+            assert (await call).body == b"hello"
+            later = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_at(it.connection._until + 0.01, later.set_result, None)
+            await later
+        assert (it.idle, it.lost) == (2, 0)
+
 
 async def test_cancelling_closes_at_once():
     async with line() as it:

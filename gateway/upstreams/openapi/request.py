@@ -54,12 +54,12 @@ class OperationForm(Form):
                     raise unsendable(f"argument {parameter.argument!r} can't have a member of that name: it is a parameter of its own")
                 yield f"{name}={text}"
 
-    def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch, remaining_ms: int) -> dict[str, str]:
+    def _headers(self, arguments: Mapping[str, Json], dispatch: Dispatch) -> dict[str, str]:
         given = {place: [one for one in self._by_place[place] if arguments.get(one.argument) is not None] for place in ("header", "cookie")}
         headers = {one.name.lower(): one.in_header(arguments[one.argument]) for one in given["header"]}
         if given["cookie"]:
             headers["cookie"] = "; ".join(one.in_cookie(arguments[one.argument]) for one in given["cookie"])
-        return headers | super()._headers(arguments, dispatch, remaining_ms)
+        return headers | super()._headers(arguments, dispatch)
 
     def _body(self, arguments: Mapping[str, Json]) -> tuple[bytes, Mapping[str, str]]:
         return self._takes.written(arguments) if self._takes is not None else (b"", {})
