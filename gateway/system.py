@@ -35,7 +35,7 @@ class SystemIds:
 
     def __init__(self, clock: Clock, secret: bytes) -> None:
         self._clock = clock
-        self._key = blake2b(secret, person=b"gateway salts").digest()
+        self._salt = blake2b(key=blake2b(secret, person=b"gateway salts").digest(), digest_size=16)
 
     def new(self, prefix: str) -> str:
         """`prefix_` and 26 characters of Crockford's base32: 48 bits of ms, then 80 of randomness. Without `_` and `.` inside."""
@@ -44,11 +44,13 @@ class SystemIds:
 
     def seal(self, stream: str, value: Json) -> Payload:
         data = bytes(memoryview(json.dumps(value)))  # an exact copy: the encoder's own buffer is kilobytes long, and payloads are kept
-        salt = blake2b(stream.encode() + b"\0", key=self._key, digest_size=16)
-        salt.update(data)
-        salted = sha256(salt.digest())
+        salting = self._salt.copy()
+        salting.update(stream.encode() + b"\0")
+        salting.update(data)
+        salt = salting.digest()
+        salted = sha256(salt)
         salted.update(data)
-        return Payload(salted.hexdigest(), salt.digest(), data)
+        return Payload(salted.hexdigest(), salt, data)
 
     def unseal(self, data: bytes) -> Json:
         return json.parse(data, max_depth=_ANY_DEPTH)
