@@ -33,11 +33,13 @@ class HeadTooLarge(ValueError):
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """`_head`: bytes received of a head that isn't whole yet; None outside of one. `_whole`: no message is under way."""
+    """`_head`: bytes received of a head that isn't whole yet; None outside of one. `_whole`: no message is under way. `_chunk`: how many bytes
+    are being read now."""
 
     _open: ClassVar[WeakKeyDictionary[ServerState, Counter[str]]] = WeakKeyDictionary()
     _head: int | None = None
     _whole = True
+    _chunk = 0
     _peer: str | None = None
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
@@ -64,6 +66,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._chunk = len(data)
         super().data_received(data)
         if self._whole:
             self._stop_timer()
@@ -92,9 +95,9 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._head = None
+        arrived, self._head = self._chunk + (self._head or 0), None
         self._stop_timer()
-        if len(self.url) + sum([len(name) + len(value) for name, value in self.headers]) > MAX_HEAD:
+        if arrived > MAX_HEAD and len(self.url) + sum([len(name) + len(value) for name, value in self.headers]) > MAX_HEAD:
             raise HeadTooLarge
         super().on_headers_complete()
 
