@@ -8,7 +8,7 @@ import logging
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -76,10 +76,10 @@ class App:
         else:
             await self._doors(scope, receive, send)
 
-    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]
         is_mcp = path == "/mcp" or (path.startswith("/r/") and path.endswith("/mcp") and path.count("/") == 3)
-        await (self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send))
+        return self._mcp(scope, receive, send) if is_mcp else self._rest(scope, receive, send)
 
     async def _ready(self) -> None:
         """Raises until calls can be taken, and while they can't: the gateway stops, or its ledger can't be written."""

@@ -1,4 +1,5 @@
-"""HTTP/1.1 connections with bounds: uvicorn's own protocol, but a head has a size, a message a time, and a client a number of connections.
+"""HTTP/1.1 connections with bounds: uvicorn's own protocol, but a head has a size, a message a time, and a client a number of connections;
+and an answer's head leaves together with its body.
 
 uvicorn bounds none of them for httptools: one client could hold connections open for nothing, send a byte a minute, or never read what it
 asked for. Proxies that are trusted may have any number, since they speak for many.
@@ -32,18 +33,50 @@ class HeadTooLarge(ValueError):
     """Raised inside the parser, which then refuses the request."""
 
 
+class Together:
+    """What answers are written to: a head is held until the first of its body comes, and goes alone only where that doesn't come at once.
+
+    uvicorn writes them one after the other, and each write is a system call that wakes the client."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_closing = transport.is_closing
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self.flush)
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class BoundedHttp(HttpToolsProtocol):
-    """`_head`: bytes received of a head that isn't whole yet; None outside of one. `_whole`: no message is under way."""
+    """`_head`: bytes received of a head that isn't whole yet; None outside of one. `_whole`: no message is under way. `_chunk`: how many bytes
+    are being read now."""
 
     _open: ClassVar[WeakKeyDictionary[ServerState, Counter[str]]] = WeakKeyDictionary()
     _head: int | None = None
     _whole = True
+    _chunk = 0
     _peer: str | None = None
     _timer: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._together = Together(transport, self.loop)
         self._timer = self.loop.call_later(HEAD_TIMEOUT_S, transport.close)
         if self.client is not None and not _is_among(self.client[0], tuple(self.config.forwarded_allow_ips or ())):
             self._peer = self.client[0]
@@ -64,6 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._chunk = len(data)
         super().data_received(data)
         if self._whole:
             self._stop_timer()
@@ -92,15 +126,20 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._head = None
+        arrived, self._head = self._chunk + (self._head or 0), None
         self._stop_timer()
-        if len(self.url) + sum([len(name) + len(value) for name, value in self.headers]) > MAX_HEAD:
+        if arrived > MAX_HEAD and len(self.url) + sum([len(name) + len(value) for name, value in self.headers]) > MAX_HEAD:
             raise HeadTooLarge
         super().on_headers_complete()
+        self.cycle.transport = self._together  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         self._whole = True
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._together.flush()
+        super().on_response_complete()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from gateway import app_protocol
-from gateway.app_protocol import MAX_HEAD, BoundedHttp
+from gateway.app_protocol import MAX_HEAD, BoundedHttp, Together
 from tests.serving import started
 from tests.waiting import WAIT_S
 
@@ -222,3 +222,84 @@ async def test_a_trusted_proxy_may_have_any_number(monkeypatch: pytest.MonkeyPat
             writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             assert b"200 OK" in await asyncio.wait_for(reader.readuntil(b"ok"), 5)
             writer.close()
+
+
+# -- heads with their bodies ----------------------------------------------------------------------------------------------
+
+
+class Written:
+    """A transport that only remembers."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.writes.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+def together() -> tuple[Written, Together]:
+    written: Any = Written()
+    return written, Together(written, asyncio.get_running_loop())
+
+
+async def test_a_head_goes_with_the_first_of_its_body_in_one_write(anyio_backend: str) -> None:
+    written, answer = together()
+    for part in (HEAD, b"one", b"two", HEAD, b""):
+        answer.write(part)
+    assert written.writes == [HEAD + b"one", b"two", HEAD]
+    await asyncio.sleep(0)
+    assert written.writes == [HEAD + b"one", b"two", HEAD]
+
+
+async def test_a_head_whose_body_does_not_come_at_once_goes_alone(anyio_backend: str) -> None:
+    written, answer = together()
+    answer.write(HEAD)
+    assert not written.writes
+    await asyncio.sleep(0)
+    assert written.writes == [HEAD]
+    answer.write(b"one")
+    assert written.writes == [HEAD, b"one"]
+
+
+async def test_nothing_is_held_back_when_a_connection_is_closed(anyio_backend: str) -> None:
+    written, answer = together()
+    answer.write(HEAD)
+    answer.close()
+    assert (written.writes, answer.is_closing()) == ([HEAD], True)
+    await asyncio.sleep(0)
+
+
+async def test_an_answer_without_a_body_is_sent(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(2):
+        writer.write(b"HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+
+
+async def test_a_stream_is_seen_to_begin_before_it_says_anything() -> None:
+    seen = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await seen.wait()
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with listening(slow, forwarded_allow_ips=[]) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        seen.set()
+        assert b"ok" in await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+        writer.close()

@@ -1,7 +1,8 @@
 """Who is asking: a bearer (API key or run token) to a Caller, and the check that a browser was not tricked into asking.
 
-Every key and every secret is tried, whether or not an earlier one fits, and each comparison takes constant time. A run token says only
-which run and which principal; what that principal is and may do stands in the settings of today, so removing its entry revokes its tokens.
+Every key and every secret is tried, whether or not an earlier one fits, and each comparison takes constant time. Whose a key was is kept for
+its next request, since no settings change while the process lives; nothing is kept of keys that are nobody's. A run token says only which run
+and which principal; what that principal is and may do stands in the settings of today, so removing its entry revokes its tokens.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,6 +26,7 @@ from gateway.ports import Clock, RequestFault
 RUN_TOKEN = "gwr."
 """How run tokens begin; API keys never do."""
 _MAX_BEARER = 1024
+_UNKNOWN = "This key or run token is unknown, expired or revoked."
 _HOST = re.compile(r"(?:([a-z0-9._-]+)|\[([0-9a-f:.]+)\])(?::[0-9]{0,5})?")
 
 
@@ -34,6 +36,7 @@ class Authenticator:
     def __init__(self, principals: Iterable[tuple[str, Principal]], secrets: Sequence[bytes], clock: Clock) -> None:
         self._keys = [(bytes.fromhex(sha256), Caller(principal)) for sha256, principal in principals]
         self._principals = {caller.principal.id: caller.principal for _, caller in self._keys}
+        self._by_key = lru_cache(1024)(self._key_owner)
         self._run_tokens = Seal(secrets, b"run token")
         self._clock = clock
 
@@ -42,7 +45,7 @@ class Authenticator:
         bearer = _bearer(headers)
         caller = self._by_run_token(bearer) if bearer.startswith(RUN_TOKEN) else self._by_key(bearer)
         if caller is None:
-            raise _unknown("This key or run token is unknown, expired or revoked.")
+            raise _unknown(_UNKNOWN)
         return caller
 
     def run_token(self, run: str, principal: str, lifetime_ms: int) -> str:
@@ -51,12 +54,15 @@ class Authenticator:
         claims = f"{expires_at} {run} {principal}".encode()
         return RUN_TOKEN + self._run_tokens.sealed(claims)
 
-    def _by_key(self, bearer: str) -> Caller | None:
+    def _key_owner(self, bearer: str) -> Caller:
+        """Raises for a key that is nobody's, so that only known ones are remembered."""
         digest = hashlib.sha256(bearer.encode()).digest()
         found = None
         for known, caller in self._keys:
             if hmac.compare_digest(known, digest):
                 found = caller
+        if found is None:
+            raise _unknown(_UNKNOWN)
         return found
 
     def _by_run_token(self, bearer: str) -> Caller | None:
@@ -96,38 +102,37 @@ class OwnHostOnly:
         self._app = app
         self._hosts = hosts
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (wrong := self._wrong(scope["headers"])):
-            await send_problem(scope, send, problem(RequestFault("origin.forbidden", wrong)))
-        else:
-            await self._app(scope, receive, send)
-
-    def _wrong(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        hosts, origins = [], []
-        for name, value in headers:
-            if name == b"host":
-                hosts.append(value.decode("latin-1").lower())
-            elif name == b"origin":
-                origins.append(value.decode("latin-1").lower())
-        if len(hosts) != 1 or not self._is_own(hosts[0]):
-            return "The Host header doesn't name this gateway."
-        if any(origin.partition("://")[2] != hosts[0] for origin in origins):
-            return "The Origin header names another site than the Host header."
-        return None
-
-    def _is_own(self, host: str) -> bool:
-        name = _name(host)
-        return name is not None and (self._hosts is None or name in self._hosts or _is_loopback(name))
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http":
+            told = tuple([header for header in scope["headers"] if header[0] in (b"host", b"origin")])
+            if wrong := _wrong(told, self._hosts):
+                return send_problem(scope, send, problem(RequestFault("origin.forbidden", wrong)))
+        return self._app(scope, receive, send)
 
 
 @lru_cache(256)
+def _wrong(told: tuple[tuple[bytes, bytes], ...], own: frozenset[str] | None) -> str | None:
+    """What is wrong with a request of these Host and Origin headers."""
+    hosts = [value.decode("latin-1").lower() for name, value in told if name == b"host"]
+    origins = [value.decode("latin-1").lower() for name, value in told if name == b"origin"]
+    if len(hosts) != 1 or not _is_own(hosts[0], own):
+        return "The Host header doesn't name this gateway."
+    if any(origin.partition("://")[2] != hosts[0] for origin in origins):
+        return "The Origin header names another site than the Host header."
+    return None
+
+
+def _is_own(host: str, own: frozenset[str] | None) -> bool:
+    name = _name(host)
+    return name is not None and (own is None or name in own or _is_loopback(name))
+
+
 def _name(host: str) -> str | None:
     """A Host header's name without its port, an IPv6 address without its brackets; None for what is no host at all."""
     found = _HOST.fullmatch(host)
     return (found[1] or found[2]) if found else None
 
 
-@lru_cache(256)
 def _is_loopback(name: str) -> bool:
     try:
         return ipaddress.ip_address(name).is_loopback

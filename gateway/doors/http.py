@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -24,6 +24,7 @@ LISTEN_AFTER_S = 0.25
 Headers = Iterable[tuple[bytes, bytes]]
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_TRACES = {b"x-request-id": _REQUEST_ID, b"traceparent": _TRACEPARENT}
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", b"application/problem+json")
 
@@ -42,11 +43,7 @@ def header(headers: Headers, name: bytes) -> bytes | None:
 
 def trace_of(headers: Headers) -> dict[str, str]:
     """`traceparent` and `x-request-id` where they are well-formed; they are kept with the call and passed on."""
-    trace = {}
-    for name, value in headers:
-        if (name == b"x-request-id" and _REQUEST_ID.fullmatch(value)) or (name == b"traceparent" and _TRACEPARENT.fullmatch(value)):
-            trace[name.decode()] = value.decode()
-    return trace
+    return {name.decode(): value.decode() for name, value in headers if name in _TRACES and _TRACES[name].fullmatch(value)}
 
 
 async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, timeout_s: float = BODY_TIMEOUT_S) -> bytes:
@@ -63,8 +60,16 @@ async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, t
             task.cancel()
 
     timer = asyncio.get_running_loop().call_later(timeout_s, expire)  # `asyncio.timeout` costs five times as much, on every request
+    body, more = b"", True
     try:
-        return await _collect(receive, limit)
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise CallerLeft
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > limit:
+                raise _too_large(limit)
     except asyncio.CancelledError:
         if not overdue or task is None:
             raise
@@ -72,18 +77,6 @@ async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, t
         raise malformed(f"The body was not complete after {timeout_s:g} s.") from None
     finally:
         timer.cancel()
-
-
-async def _collect(receive: Receive, limit: int) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallerLeft
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(body) > limit:
-            raise _too_large(limit)
     return body
 
 
@@ -91,14 +84,14 @@ def _too_large(limit: int) -> RequestFault:
     return RequestFault("request.too_large", f"The body is longer than {limit} bytes.")
 
 
-async def send_json(scope: Scope, send: Send, status: int, value: Any, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+def send_json(scope: Scope, send: Send, status: int, value: Any, headers: Sequence[tuple[bytes, bytes]] = ()) -> Awaitable[None]:
     """A whole JSON answer, with the request's id."""
-    await _send(scope, send, status, json.dumps(value), [_JSON, *headers])
+    return _send(scope, send, status, json.dumps(value), [_JSON, *headers])
 
 
-async def send_problem(scope: Scope, send: Send, problem: Problem) -> None:
+def send_problem(scope: Scope, send: Send, problem: Problem) -> Awaitable[None]:
     """An error answer (RFC 9457)."""
-    await _send(scope, send, problem.status, json.dumps(problem.body), [_PROBLEM, *problem.headers])
+    return _send(scope, send, problem.status, json.dumps(problem.body), [_PROBLEM, *problem.headers])
 
 
 async def _send(scope: Scope, send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:

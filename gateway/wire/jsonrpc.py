@@ -115,14 +115,14 @@ def _response(message: dict[str, Any], id: Id | None) -> Response:
 
 
 def _id(message: dict[str, Any]) -> Id | None:
-    id = message.get("id")
-    if id is None or isinstance(id, str) or _is_integer(id):
+    id: Id | None = message.get("id")
+    if id is None or type(id) in (str, int):
         return id
     raise RpcError(INVALID_REQUEST, f"id must be a string or an integer, not {_kind(id)}", None)
 
 
 def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return type(value) is int  # True and False are of a type of their own
 
 
 def _kind(value: Any) -> str:

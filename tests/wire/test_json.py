@@ -71,6 +71,12 @@ def test_a_document_reads_the_same_compact_spaced_and_escaped() -> None:
     assert parse(CALL.replace(b"echo", b"\\u0065cho")) == value
 
 
+def test_spaces_between_tokens_say_nothing_and_those_in_strings_stay() -> None:
+    assert parse(b'{ "a b" : "c  d",\r\n\t"ab" : [1 , 2] }\n') == {"a b": "c  d", "ab": [1, 2]}
+    assert refusal(b'{ "a" : 1 , "a" : 1 }').message == "duplicate key 'a'"
+    assert parse(b"[ 18446744073709551616 , 1 ]") == [2**64, 1]
+
+
 @pytest.mark.parametrize("digits", [2**53 + 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**4299, -(10**4299) + 1])
 def test_an_integer_of_any_size_is_exact(digits: int) -> None:
     body = b'{"id":%d}' % digits if abs(digits) < 10**100 else b'{"id":' + str(digits).encode() + b"}"

@@ -64,14 +64,10 @@ def _arguments(sent: Json) -> Json:
 
 
 def _call_id(meta: Mapping[str, Any], headers: Mapping[str, str], id: jsonrpc.Id) -> str | None:
-    for source, sent in (
-        (mcp.META_CALL_ID, meta.get(mcp.META_CALL_ID)),
-        (mcp.META_TOOL_USE_ID, meta.get(mcp.META_TOOL_USE_ID)),
-        (CALL_ID_HEADER, headers.get(CALL_ID_HEADER)),
-    ):
-        if sent is not None:
-            return _identity(sent, source, id)
-    return None
+    for name in (mcp.META_CALL_ID, mcp.META_TOOL_USE_ID):
+        if (sent := meta.get(name)) is not None:
+            return _identity(sent, name, id)
+    return _identity(headers.get(CALL_ID_HEADER), CALL_ID_HEADER, id)
 
 
 def _identity(sent: Json, source: str, id: jsonrpc.Id) -> str | None:
@@ -83,7 +79,9 @@ def _identity(sent: Json, source: str, id: jsonrpc.Id) -> str | None:
 def _turn(meta: Mapping[str, Any], headers: Mapping[str, str], id: jsonrpc.Id) -> int:
     sent = meta.get(mcp.META_TURN)
     if sent is None:
-        text = headers.get(TURN_HEADER, "0")
+        text = headers.get(TURN_HEADER)
+        if text is None:
+            return 0
         sent = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else text
     if type(sent) is int and 0 <= sent <= _MAX_TURN:
         return sent

@@ -7,7 +7,7 @@ waiting. What the protocol refuses is a JSON-RPC error with its HTTP status.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -68,20 +68,14 @@ class Stateless:
             status, message, more = refusal(fault, request.id)
         await line.end(message, status, more)
 
-    async def _answer(self, post: Post, request: Request, line: Line) -> dict[str, Any]:
+    def _answer(self, post: Post, request: Request, line: Line) -> Awaitable[dict[str, Any]]:
         match request.method:
             case "tools/call":
-                return await self._call(post, request, line)
-            case "tools/list":
-                listed, cursor = await self._tools.page(post, request)
-                return self._message(request, mcp.tools_list(listed, ttl_ms=self._ttl_ms, next_cursor=cursor))
-            case "server/discover":
-                capabilities = {"tools": {"listChanged": True}, **self._servers.capabilities()}
-                return self._message(request, mcp.discover(capabilities, ttl_ms=self._ttl_ms, instructions=tools.INSTRUCTIONS))
+                return self._call(post, request, line)
             case "subscriptions/listen":
-                return await self._listen(post, request, line)
+                return self._listen(post, request, line)
             case _:
-                return self._message(request, await self._asked(post, request))
+                return self._told(post, request)
 
     # ---- tools/call -----------------------------------------------------------------------------------------------------
 
@@ -118,6 +112,17 @@ class Stateless:
             stream.stop()
 
     # ---- the rest -------------------------------------------------------------------------------------------------------
+
+    async def _told(self, post: Post, request: Request) -> dict[str, Any]:
+        match request.method:
+            case "tools/list":
+                listed, cursor = await self._tools.page(post, request)
+                return self._message(request, mcp.tools_list(listed, ttl_ms=self._ttl_ms, next_cursor=cursor))
+            case "server/discover":
+                capabilities = {"tools": {"listChanged": True}, **self._servers.capabilities()}
+                return self._message(request, mcp.discover(capabilities, ttl_ms=self._ttl_ms, instructions=tools.INSTRUCTIONS))
+            case _:
+                return self._message(request, await self._asked(post, request))
 
     async def _asked(self, post: Post, request: Request) -> Mapping[str, Any]:
         """Resources, prompts, completion; a server's own request state travels inside ours."""
