@@ -1,8 +1,7 @@
 """Who is asking: a bearer (API key or run token) to a Caller, and the check that a browser was not tricked into asking.
 
-Every key and every secret is tried, whether or not an earlier one fits, and each comparison takes constant time. Whose a key was is kept for
-its next request, since no settings change while the process lives; nothing is kept of keys that are nobody's. A run token says only which run
-and which principal; what that principal is and may do stands in the settings of today, so removing its entry revokes its tokens.
+Every key and every secret is tried, whether or not an earlier one fits, and each comparison takes constant time. A run token says only
+which run and which principal; what that principal is and may do stands in the settings of today, so removing its entry revokes its tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from gateway.ports import Clock, RequestFault
 RUN_TOKEN = "gwr."
 """How run tokens begin; API keys never do."""
 _MAX_BEARER = 1024
-_UNKNOWN = "This key or run token is unknown, expired or revoked."
 _HOST = re.compile(r"(?:([a-z0-9._-]+)|\[([0-9a-f:.]+)\])(?::[0-9]{0,5})?")
 
 
@@ -36,7 +34,6 @@ class Authenticator:
     def __init__(self, principals: Iterable[tuple[str, Principal]], secrets: Sequence[bytes], clock: Clock) -> None:
         self._keys = [(bytes.fromhex(sha256), Caller(principal)) for sha256, principal in principals]
         self._principals = {caller.principal.id: caller.principal for _, caller in self._keys}
-        self._by_key = lru_cache(1024)(self._key_owner)
         self._run_tokens = Seal(secrets, b"run token")
         self._clock = clock
 
@@ -45,7 +42,7 @@ class Authenticator:
         bearer = _bearer(headers)
         caller = self._by_run_token(bearer) if bearer.startswith(RUN_TOKEN) else self._by_key(bearer)
         if caller is None:
-            raise _unknown(_UNKNOWN)
+            raise _unknown("This key or run token is unknown, expired or revoked.")
         return caller
 
     def run_token(self, run: str, principal: str, lifetime_ms: int) -> str:
@@ -54,15 +51,12 @@ class Authenticator:
         claims = f"{expires_at} {run} {principal}".encode()
         return RUN_TOKEN + self._run_tokens.sealed(claims)
 
-    def _key_owner(self, bearer: str) -> Caller:
-        """Raises for a key that is nobody's, so that only known ones are remembered."""
+    def _by_key(self, bearer: str) -> Caller | None:
         digest = hashlib.sha256(bearer.encode()).digest()
         found = None
         for known, caller in self._keys:
             if hmac.compare_digest(known, digest):
                 found = caller
-        if found is None:
-            raise _unknown(_UNKNOWN)
         return found
 
     def _by_run_token(self, bearer: str) -> Caller | None:
