@@ -131,7 +131,7 @@ class Ledger(Protocol):
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
-    async def transact(self, streams: Sequence[str], step: Step) -> Committed:
+    def transact(self, streams: Sequence[str], step: Step) -> Awaitable[Committed]:
         """Decide on current states and append durably; a stream that doesn't exist has its kind's empty state. A Decision
         without events, payloads and policies is answered at once, without a commit."""
 

@@ -2,20 +2,19 @@
 
 So does one that names a run, turn, call or hold that isn't there. A busy child keeps the runs above it from counting as silent.
 
-Each LIMIT guard's little state is folded here too: `guard.fold(fact, event, tree before)`, for the event's run, and for its ancestors
-where the guard says `tree = True` (purses).
+Each LIMIT guard's little state is folded here too, by the guard's own `folds`: for the event's run, and for its ancestors where the guard
+says `tree = True` (purses).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from immutables import Map
 
 from gateway.core import events as e
-from gateway.core.guards import FOLDED
-from gateway.core.guards.guard import Guard
+from gateway.core.guards import FOLDINGS, SHARED, Folding
 from gateway.core.lifecycle import CALL, HOLD, LIVE_CALL, RECONCILED_INPUT, RUN, SETTLED_INPUT, TURN, IllegalTransition, state_of, step
 from gateway.core.model import Effect, Limits, Requirement
 from gateway.core.run import CallRecord, Hold, Run, Tree, Turn, Vote, but
@@ -44,18 +43,18 @@ def _changed(tree: Tree, seq: int, at: int, event: Any) -> tuple[Run, Change]:
         change, others = evolver(tree, run, seq, at, event)
     except KeyError as missing:
         raise IllegalTransition(f"{type(event).__name__} names {missing}, which isn't there") from None
-    if isinstance(event, FOLDED.kinds):
-        change["facts"] = _folded(run.facts, event, tree, FOLDED.guards)
+    if type(event) in FOLDINGS:
+        change["facts"] = _folded(run.facts, event, tree, FOLDINGS)
     after = but(run, **change)
     return (_paused(after, at) if run.limits.pause_while_held else after), others
 
 
-def _folded(facts: Map[str, Any], event: Any, tree: Tree, guards: tuple[type[Guard], ...]) -> Map[str, Any]:
-    for guard in guards:
-        fact = facts.get(guard.kind, guard.start)
-        folded = guard.fold(fact, event, tree)
+def _folded(facts: Map[str, Any], event: e.Event, tree: Tree, foldings: Mapping[type[e.Event], tuple[Folding, ...]]) -> Map[str, Any]:
+    for kind, start, fold in foldings.get(type(event), ()):
+        fact = facts.get(kind, start)
+        folded = fold(fact, event, tree)
         if folded is not fact:
-            facts = facts.set(guard.kind, folded)
+            facts = facts.set(kind, folded)
     return facts
 
 
@@ -74,7 +73,7 @@ def _above(tree: Tree, runs: Map[str, Run], run: Run, event: Any) -> Map[str, Ru
     """The runs above share the purse, and a busy child keeps them from counting as silent."""
     while run.parent is not None:
         up = runs[run.parent]
-        facts = _folded(up.facts, event, tree, FOLDED.shared) if isinstance(event, FOLDED.kinds) else up.facts
+        facts = _folded(up.facts, event, tree, SHARED)
         if facts is not up.facts or up.active_at < run.active_at:
             up = but(up, facts=facts, active_at=max(up.active_at, run.active_at))
             runs = runs.set(up.id, up)

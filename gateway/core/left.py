@@ -18,7 +18,7 @@ def budget_left(tree: Tree, run: str, now: int) -> BudgetLeft:
         more, scarce = _left(up)
         left = [b if a is None else a if b is None else min(a, b) for a, b in zip(left, more, strict=True)]
         low += [name for name in scarce if name not in low]
-    if any(_is_late(one, now) for one in lineage):
+    if [one for one in lineage if _is_late(one, now)]:
         low.append("deadline")
     deadline = tree.deadline_at(run, now)
     turns, tool_calls, tokens, micros = left

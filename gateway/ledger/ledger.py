@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -63,8 +63,8 @@ class StoreLedger:
         finally:
             await self.store.close()
 
-    async def transact(self, streams: Sequence[str], step: Step) -> Committed:
-        return await self._writer.transact(streams, step)
+    def transact(self, streams: Sequence[str], step: Step) -> Awaitable[Committed]:
+        return self._writer.transact(streams, step)
 
     async def watch(self, stream: str, after: int) -> None:
         await self._writer.watch(stream, after)

@@ -6,14 +6,14 @@ carries its amounts until it ends. What a model call is expected to use (`tokens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from immutables import Map
 
 from gateway.core import events as e
-from gateway.core.guards.guard import Bid, Guard, Section, Stage
+from gateway.core.guards.guard import Bid, Fold, Guard, Section, Stage
 from gateway.core.model import NOTHING, Amounts, Finding, Limits
 from gateway.core.run import Run, Tree, but
 from gateway.core.units import SPAN, USD, duration_ms, usd_micros
@@ -111,7 +111,7 @@ def _released(fact: Purse, event: e.CallEvent, tree: Tree) -> Purse:
     return but(fact, pending=fact.pending - Amounts(tool_calls=1, usd_micros=before.usd_micros), holds=fact.holds - 1)
 
 
-_FOLDS: dict[type[e.Event], Callable[[Purse, Any, Tree], Purse]] = {
+_FOLDS: dict[type[e.Event], Fold] = {
     e.TurnOpened: _turn_opened,
     e.UsageReported: _usage,
     e.CallHeld: _held,
@@ -172,6 +172,7 @@ class Budgets(Guard):
     }
     per_rule: ClassVar[bool] = False
     start: ClassVar[Purse] = Purse()
+    folds: ClassVar[Mapping[type[e.Event], Fold]] = _FOLDS
     tree: ClassVar[bool] = True
 
     @classmethod
@@ -191,11 +192,6 @@ class Budgets(Guard):
         if "tokens" not in budgets and "cost_usd" not in budgets:
             section.report(at, "one of the budgets `tokens` and `cost_usd` is missing; give a cap, or write `unlimited`")
         return cls()
-
-    @staticmethod
-    def fold(fact: Purse, event: Any, tree: Tree) -> Purse:
-        fold = _FOLDS.get(type(event))
-        return fact if fold is None else fold(fact, event, tree)
 
     def limit(self, bid: Bid) -> Sequence[Finding]:
         found: list[Finding] = []

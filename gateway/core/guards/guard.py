@@ -11,12 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from gateway.core.events import Event
 from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
 from gateway.core.reasons import reason
 from gateway.core.values import dataclass
 
 if TYPE_CHECKING:
     from gateway.core.run import Tree
+
+Fold = Callable[[Any, Any, "Tree"], Any]
+"""`fold(state, event, tree before it)`: the little state after an event; the very same when nothing changed."""
 
 
 class Stage(IntEnum):
@@ -158,14 +162,11 @@ class Guard:
     schema: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     per_rule: ClassVar[bool] = True
     start: ClassVar[Any] = None
-    """LIMIT only: the guard's little state before any event; None = it keeps none."""
+    """LIMIT only: the guard's little state before any event."""
+    folds: ClassVar[Mapping[type[Event], Fold]] = {}
+    """LIMIT only: kind of event -> what it makes of that state."""
     tree: ClassVar[bool] = False
     """LIMIT only: events of a run fold into its ancestors' state too (purses)."""
-
-    @staticmethod
-    def fold(fact: Any, event: Any, tree: Tree) -> Any:
-        """LIMIT only: the little state after an event; `tree` is the state before it. Returns `fact` itself when nothing changed."""
-        return fact
 
     @classmethod
     def build(cls, section: Section) -> Self | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from gateway.core import events as e
-from gateway.core.guards.guard import Bid, Guard, Section, Stage
+from gateway.core.guards.guard import Bid, Fold, Guard, Section, Stage
 from gateway.core.model import Finding
 from gateway.core.run import Run, Tree, but
 
@@ -31,10 +31,9 @@ class History:
     refused: int = 0
     intercepted: int = 0
 
-    def streak(self, tool: str, fingerprint: str) -> int:
-        """How often this call had its latest result, uninterrupted by another result of the same call."""
-        results = [result for t, f, result in reversed(self.seen) if t == tool and f == fingerprint]
-        return next((i for i, result in enumerate(results) if result != results[0]), len(results))
+    def results(self, tool: str, fingerprint: str) -> list[str | None]:
+        """What this call came to, the latest first."""
+        return [result for t, f, result in reversed(self.seen) if f == fingerprint and t == tool]
 
     def cycles(self, period: int, times: int, tool: str, fingerprint: str) -> bool:
         """Is the tail a cycle of this period, seen `times` times, which this call would go on with?"""
@@ -47,7 +46,7 @@ class History:
         return (*self.seen[1 - WINDOW :], seen)
 
 
-def _denied(fact: History, event: e.CallDenied) -> History:
+def _denied(fact: History, event: e.CallDenied, tree: Tree) -> History:
     """An interception is no new result: else the loop could go on right after it. One for refusals lets the next call through."""
     reason = event.findings[0]["reason"]
     looped = reason.startswith("loop.")
@@ -56,7 +55,7 @@ def _denied(fact: History, event: e.CallDenied) -> History:
     return but(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
 
 
-def _replayed(fact: History, event: e.CallReplayed) -> History:
+def _replayed(fact: History, event: e.CallReplayed, tree: Tree) -> History:
     if event.same_call_id or event.joined:
         return fact
     seen = fact.saw((event.tool, event.fingerprint, event.result))
@@ -95,6 +94,7 @@ class Loops(Guard):
     }
     per_rule: ClassVar[bool] = False
     start: ClassVar[History] = History()
+    folds: ClassVar[Mapping[type[e.Event], Fold]] = {e.CallDenied: _denied, e.CallReplayed: _replayed, e.CallSettled: _settled}
 
     writes: int = 3
     reads: int = 10
@@ -109,17 +109,6 @@ class Loops(Guard):
             return None
         return cls(**(part or {}))
 
-    @staticmethod
-    def fold(fact: History, event: Any, tree: Tree) -> History:
-        match event:
-            case e.CallDenied():
-                return _denied(fact, event)
-            case e.CallReplayed():
-                return _replayed(fact, event)
-            case e.CallSettled():
-                return _settled(fact, event, tree)
-        return fact
-
     def limit(self, bid: Bid) -> Sequence[Finding]:
         if not bid.tool or bid.poll:
             return ()
@@ -128,10 +117,11 @@ class Loops(Guard):
         return () if found is None else (Finding(self.kind, *found, closes=fact.intercepted + 1 >= self.close_after),)
 
     def _found(self, fact: History, bid: Bid) -> tuple[str, str] | None:
-        most = self.writes if bid.effect.writes else self.reads
-        if (times := fact.streak(bid.tool, bid.fingerprint)) >= most:
+        results = fact.results(bid.tool, bid.fingerprint)
+        times = next((i for i, result in enumerate(results) if result != results[0]), len(results)) if results else 0
+        if times >= (self.writes if bid.effect.writes else self.reads):
             return "loop.repeat", f"{bid.tool!r} was called {times} times with these arguments, with the same result each time."
-        for period in (2, 3):
+        for period in (2, 3) if results else ():
             if fact.cycles(period, self.cycles, bid.tool, bid.fingerprint):
                 return "loop.cycle", f"The last {period * self.cycles} calls are the same {period} calls, with the same results, in a circle."
         if fact.in_row >= self.refusals:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.guards import FOLDED, GUARDS
+from gateway.core.guards import FOLDINGS, GUARDS, SHARED
 from gateway.core.guards.guard import Guard, Placed
 from gateway.core.model import Limits
 from tests.core.guards.given import Written, ask, bid, given, policy
@@ -26,15 +26,15 @@ def test_no_two_guards_share_a_kind_or_a_key() -> None:
         assert len(names) == len(set(names))
 
 
-def test_only_guards_with_a_little_state_are_folded() -> None:
-    assert {guard.kind for guard in FOLDED.guards} == {"budgets", "loops"}
+def test_guards_with_a_little_state_are_folded_and_purses_up_the_lineage() -> None:
+    assert {folding.kind for foldings in FOLDINGS.values() for folding in foldings} == {"budgets", "loops"}
+    assert {folding.kind for foldings in SHARED.values() for folding in foldings} == {"budgets"}
 
 
 def test_a_guard_that_overrides_nothing_says_nothing() -> None:
     guard, run = Guard(), given(policy(limits=Limits()))
     assert (guard.bind(ask({})), list(guard.check(ask({}))), guard.require(ask({})), list(guard.limit(bid(run)))) == ({}, [], None, [])
     assert guard.review({"content": []}) == ({"content": []}, None)
-    assert Guard.fold("fact", object(), run.tree) == "fact"
     with pytest.raises(NotImplementedError):
         Guard.build(Written().section)
 
