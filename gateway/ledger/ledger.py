@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,6 +18,8 @@ from gateway.ports import Clock, Committed, LedgerFault, Recorded, Step
 
 _PAYLOAD_BYTES = 32 * 1024 * 1024
 _POLICY_CHARS = 8 * 1024 * 1024
+_LOOK_S = 0.02
+_LOOKS = 15
 
 
 class StoreLedger:
@@ -42,8 +45,15 @@ class StoreLedger:
             await self._show_the_rest()
 
     async def show(self) -> None:
-        """Have the views show all that this process recorded."""
-        await self._writer.show()
+        """Have the views show all that was recorded so far; beside a gateway, wait for it to do so, if it lives."""
+        if not self._readonly:
+            return await self._writer.show()
+        _, last = await self.store.reader.shown()
+        for _ in range(_LOOKS):
+            if (await self.store.reader.shown())[0] >= last:
+                break
+            await asyncio.sleep(_LOOK_S)
+        return None
 
     async def _show_the_rest(self) -> None:
         """The rows of views that a crash kept from being written. A stream that can't be read keeps what it has."""

@@ -56,6 +56,9 @@ class PostgresReader:
     async def unshown(self) -> list[str]:
         return []  # each commit writes its views' rows
 
+    async def shown(self) -> tuple[int, int]:
+        return 0, 0
+
     async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._fetch(f"view_{view}", stream)]
 

@@ -120,6 +120,10 @@ class SqliteReader:
     async def unshown(self) -> list[str]:
         return [row[0] for row in await self._fetch(_SQL["unshown"])]
 
+    async def shown(self) -> tuple[int, int]:
+        ((event, last),) = await self._fetch(_SQL["shown"])
+        return event, last
+
     async def view(self, view: str, stream: str) -> list[tuple[Any, ...]]:
         return await self._fetch(_SQL[f"view_{view}"], (stream,))
 
@@ -208,14 +212,14 @@ class SqliteStore:
     async def write(self, rows: Rows) -> None:
         execute = self._raw.executemany
         try:
-            if rows.shows:
-                self._raw.execute(_SQL["show"])
             execute(_SQL["add_event"], rows.events)
             execute(_SQL["add_payload"], rows.payloads)
             execute(_SQL["add_policy"], rows.policies.items())
             execute(_SQL["put_checkpoint"], rows.checkpoints)
             for view, changed in rows.views.items():
                 execute(_SQL[f"put_{view}"], changed.values())
+            if rows.shows:
+                self._raw.execute(_SQL["show"])
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError, TypeError, OverflowError) as error:
             raise UnfitRows(str(error)) from error
         except sqlite3.Error as error:

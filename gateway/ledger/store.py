@@ -49,19 +49,16 @@ class PayloadRow(NamedTuple):
     data: bytes
 
 
-Views = dict[str, dict[str, tuple[Any, ...]]]
-
-
 @dataclass(slots=True)
 class Rows:
     """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text. `shows`: with these rows the views
-    show every event before this commit."""
+    show every event."""
 
     events: list[EventRow] = field(default_factory=list)
     payloads: list[PayloadRow] = field(default_factory=list)
     policies: dict[str, str] = field(default_factory=dict)
     checkpoints: list[CheckpointRow] = field(default_factory=list)
-    views: Views = field(default_factory=dict)
+    views: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
     shows: bool = False
 
     def __bool__(self) -> bool:
@@ -95,11 +92,14 @@ class Reader(Protocol):
     async def unshown(self) -> list[str]:
         """Streams with events that the views don't show yet."""
 
+    async def shown(self) -> tuple[int, int]:
+        """Up to which of all events the views show everything, and which is the last, both as numbers that grow."""
+
 
 class Store(Protocol):
     """One database. From `begin` to `clear` all is the writer's alone: one batch at a time, from `begin` to `commit` or `rollback`.
 
-    `alone`: is whoever has it open for writing the only one? Then rows of views may be written later than their events.
+    `alone`: is whoever has it open for writing the only one? Then rows of calls may be written later than their events.
     """
 
     alone: bool

@@ -1,7 +1,8 @@
 """The one task that writes: it drains its queue, decides each step in order, writes the whole batch, commits once, then answers all.
 
-Where nobody else writes, the rows of views follow their events within a tenth of a second, or before anybody reads: a call that starts and
-ends in between is written once. What a crash keeps from being written is made from the states at the next start (`Reader.unshown`).
+Where nobody else writes, the rows that calls have in the views follow their events within a tenth of a second, or before anybody here reads:
+a call that starts and ends in between is written once. What a crash keeps from being written is made from the states at the next start
+(`Reader.unshown`).
 
 It never lingers: batches form while a commit is under way. A step that raises fails only its own caller. A failed commit fails the
 whole batch, the states of its streams are forgotten, and nothing more is admitted until a probe shows that the store works again.
@@ -13,12 +14,12 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
-from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows, Views
+from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
 from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
@@ -52,7 +53,7 @@ class Writer:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._checkpoints: list[CheckpointRow] = []
         self._saving: set[asyncio.Task[None]] = set()
-        self._unshown: Views = {}
+        self._unshown: dict[str, tuple[Any, ...]] = {}
         self._showing = False
         self.lock = asyncio.Lock()
 
@@ -157,9 +158,7 @@ class Writer:
                 job.answer()
 
     async def _write(self, rows: Rows) -> None:
-        made = rows.views
-        if self._store.alone:
-            rows.views, rows.shows = (self._unshown, True) if self._showing else ({}, False)
+        unshown = self._held_back(rows) if self._store.alone else {}
         if not rows:
             await self._store.rollback()
             return
@@ -170,16 +169,19 @@ class Writer:
         except LedgerFault:
             if not await self._recorded(rows):
                 raise
-        if self._store.alone:
-            self._show_later(made, rows.shows)
-
-    def _show_later(self, made: Views, shown: bool) -> None:
-        if shown:
-            self._unshown, self._showing = {}, False
-        if made and not self._unshown:
+        if unshown and not self._unshown:
             asyncio.get_running_loop().call_later(_SHOW_S, self._show)
-        for view, rows in made.items():
-            self._unshown.setdefault(view, {}).update(rows)
+        self._unshown, self._showing = unshown, self._showing and not rows.shows
+
+    def _held_back(self, rows: Rows) -> dict[str, tuple[Any, ...]]:
+        """The rows of calls that wait on after this commit. When it is time, and together with rows of any other view, all are written."""
+        calls = self._unshown | rows.views.pop("calls", {})
+        if not self._showing and not rows.views:
+            return calls
+        rows.shows = True
+        if calls:
+            rows.views["calls"] = calls
+        return {}
 
     async def _recorded(self, rows: Rows) -> bool:
         """Was a commit that seemed to fail durable? If not even that can be found out, it counts as failed."""
@@ -216,7 +218,7 @@ class Writer:
 
     async def _one_by_one(self, jobs: list[Job], error: UnfitRows) -> None:
         """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone; and rows of views apart from all jobs."""
-        if self._showing:
+        if self._unshown:
             await self._show_singly()
         elif len(jobs) == 1:
             _LOG.error("a step was not recorded: %s", error)
@@ -228,15 +230,14 @@ class Writer:
     async def _show_singly(self) -> None:
         """A row that no view takes is left out: the event that made it stands."""
         unshown, self._unshown, self._showing = self._unshown, {}, False
-        for view, rows in unshown.items():
-            for id, values in rows.items():
-                try:
-                    await self._store.begin({})
-                    await self._store.write(Rows(views={view: {id: values}}))
-                    await self._store.commit()
-                except (UnfitRows, LedgerFault) as error:
-                    _LOG.error("%s doesn't show %s: %s", view, id, error)
-                    await self._undo((), (), error)
+        for call, values in unshown.items():
+            try:
+                await self._store.begin({})
+                await self._store.write(Rows(views={"calls": {call: values}}))
+                await self._store.commit()
+            except (UnfitRows, LedgerFault) as error:
+                _LOG.error("the view of calls doesn't show %s: %s", call, error)
+                await self._undo((), (), error)
 
     async def _undo(self, jobs: Sequence[Job], streams: Collection[str], error: Exception) -> None:
         self._states.forget(streams)

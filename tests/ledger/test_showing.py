@@ -65,6 +65,14 @@ async def test_whoever_asks_sees_what_was_recorded(opened_for_runs: Opened) -> N
         assert (await ledger.in_flight(), await ledger.due_calls(80)) == ([RUN], ["call_r_1"])
 
 
+async def test_whoever_reads_beside_the_gateway_sees_what_was_recorded_before(path: Path, opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger, opened_for_runs(readonly=True) as beside:
+        await life(ledger, open_run(), admit(1))
+        assert [row["state"] for row in await beside.rows("calls", {})] == ["admitted"]
+        await life(ledger, settle(1))
+        assert [row["state"] for row in await beside.rows("calls", {})] == ["succeeded"]
+
+
 async def test_closing_shows_the_rest(path: Path, opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
         await life(ledger, open_run(), admit(1), settle(1), admit(2))

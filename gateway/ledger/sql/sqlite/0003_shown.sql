@@ -1,4 +1,4 @@
--- Up to which event the views show everything: their rows are written a little later than the events, and caught up after a crash.
+-- Up to which event the views show everything: rows of calls are written a little later than the events, and caught up after a crash.
 -- Events are never deleted, so a later one has a higher rowid.
 BEGIN IMMEDIATE;
 

@@ -7,6 +7,9 @@ INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 -- show: the views show all events so far
 UPDATE shown SET event = (SELECT coalesce(max(rowid), 0) FROM events)
 
+-- shown: up to which event, and which is the last
+SELECT event, (SELECT coalesce(max(rowid), 0) FROM events) FROM shown
+
 -- unshown: streams with events that the views don't show yet
 SELECT DISTINCT stream FROM events WHERE rowid > (SELECT event FROM shown)
 
