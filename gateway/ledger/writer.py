@@ -4,8 +4,9 @@ Where nobody else writes, the rows that calls have in the views follow their eve
 a call that starts and ends in between is written once. What a crash keeps from being written is made from the states at the next start
 (`Reader.unshown`).
 
-It never lingers: batches form while a commit is under way. A step that raises fails only its own caller. A failed commit fails the
-whole batch, the states of its streams are forgotten, and nothing more is admitted until a probe shows that the store works again.
+It never keeps an idle loop waiting: batches form while a commit is under way, and while what is ready runs. A step that raises fails only
+its own caller. A failed commit fails the whole batch, the states of its streams are forgotten, and nothing more is admitted until a probe
+shows that the store works again.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Writer:
             while not self._closing:
                 await self._wake.wait()
                 self._wake.clear()
-                while (jobs := self._drained(_MOST)) or (self._showing and self._fault is None):
+                while (jobs := await self._gathered()) or (self._showing and self._fault is None):
                     async with self.lock:
                         await self._batch(jobs)
                     if self._fault is not None:
@@ -123,6 +124,14 @@ class Writer:
             await self._save_all()
         finally:
             self._refuse("the ledger is closed")
+
+    async def _gathered(self) -> list[Job]:
+        """The steps of the next batch. What is ready to run runs first, as long as it brings more of them: a commit costs as much as many steps."""
+        waiting = 0
+        while waiting < len(self._queue) < _MOST:
+            waiting = len(self._queue)
+            await asyncio.sleep(0)
+        return self._drained(_MOST)
 
     def _drained(self, most: int) -> list[Job]:
         jobs, self._queue = self._queue[:most], self._queue[most:]
