@@ -13,6 +13,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from gateway.doors.problems import Problem
+from gateway.engine.alarms import Alarms
 from gateway.ports import RequestFault, malformed
 from gateway.wire import json
 
@@ -59,7 +60,8 @@ async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, t
         if task is not None:
             task.cancel()
 
-    timer = asyncio.get_running_loop().call_later(timeout_s, expire)  # `asyncio.timeout` costs five times as much, on every request
+    alarms = Alarms.of_loop()
+    alarm = alarms.after(timeout_s, expire)  # `asyncio.timeout` costs many times as much, on every request
     body, more = b"", True
     try:
         while more:
@@ -76,7 +78,7 @@ async def read_body(headers: Headers, receive: Receive, limit: int = MAX_BODY, t
         task.uncancel()
         raise malformed(f"The body was not complete after {timeout_s:g} s.") from None
     finally:
-        timer.cancel()
+        alarms.take_back(alarm)
     return body
 
 
@@ -111,13 +113,14 @@ class Departure:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._receive = receive
         self._listening: asyncio.Task[None] | None = None
+        self._alarms = Alarms.of_loop()
 
     def __enter__(self) -> asyncio.Future[None]:
-        self._timer = self._loop.call_later(LISTEN_AFTER_S, self._start)
+        self._alarm = self._alarms.after(LISTEN_AFTER_S, self._start)
         return self._gone
 
     def __exit__(self, *exc: object) -> None:
-        self._timer.cancel()
+        self._alarms.take_back(self._alarm)
         if self._listening is not None:
             self._listening.cancel()
 

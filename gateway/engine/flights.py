@@ -19,6 +19,7 @@ from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_faul
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.core.values import dataclass
+from gateway.engine.alarms import Alarms
 from gateway.engine.desk import Decide, Desk
 from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
 from gateway.ports import NOBODY, Client, Dispatch, LedgerFault, Unanswered, UpstreamFault
@@ -221,7 +222,8 @@ class Flights(Desk):
             call=record.id, attempt=record.attempt, trace=flight.trace, client=flight.client,
             max_bytes=flight.rule.read_bytes,
         )  # fmt: skip
-        overdue = asyncio.get_running_loop().call_later((left + SAFETY_MS) / 1000, flight.overrun)
+        alarms = Alarms.of_loop()
+        overdue = alarms.after((left + SAFETY_MS) / 1000, flight.overrun)
         try:
             flight.on_wire = True
             answer = await self.catalog.send(dispatch)
@@ -236,7 +238,7 @@ class Flights(Desk):
             kind, how = ("cancelled", "was cancelled while it ran") if flight.cancelled else ("timeout", "did not answer in time")
             return outcome_of_fault(kind, f"{record.tool} {how}.", record.effect, idempotency=idempotency)
         finally:
-            overdue.cancel()
+            alarms.take_back(overdue)
             flight.on_wire = False
         return outcome_of_answer(answer.result, answer.status, record.effect, idempotency, answer.retry_after_ms)
 
