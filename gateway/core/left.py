@@ -18,9 +18,10 @@ def budget_left(tree: Tree, run: str, now: int) -> BudgetLeft:
         more, scarce = _left(up)
         left = [b if a is None else a if b is None else min(a, b) for a, b in zip(left, more, strict=True)]
         low += [name for name in scarce if name not in low]
-    if [one for one in lineage if _is_late(one, now)]:
+    ends = [one.deadline_at(now) for one in lineage]
+    if [end for one, end in zip(lineage, ends, strict=True) if _is_late(one, end - now)]:
         low.append("deadline")
-    deadline = tree.deadline_at(run, now)
+    deadline = min(ends)
     turns, tool_calls, tokens, micros = left
     return BudgetLeft(
         turns if state.last_turn else "unmetered", is_final(tree, state, now), tool_calls, tokens, None if micros is None else micros / 1_000_000,
@@ -47,6 +48,6 @@ def _left(run: Run) -> tuple[list[int | None], list[str]]:
     return left, low
 
 
-def _is_late(run: Run, now: int) -> bool:
+def _is_late(run: Run, left_ms: int) -> bool:
     whole = run.limits.deadline_ms
-    return whole is not None and run.deadline_at(now) - now < whole * _WARN_UNDER
+    return whole is not None and left_ms < whole * _WARN_UNDER
