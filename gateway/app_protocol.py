@@ -47,14 +47,14 @@ class Together:
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 "):
+        elif data[:9] == b"HTTP/1.1 ":
             self._head = data
             self._loop.call_soon(self.flush)
             return
         self._transport.write(data)
 
     def flush(self) -> None:
-        if self._head:
+        if self._head and not self.is_closing():
             self.write(b"")
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.core.run import stream_of
@@ -39,10 +39,15 @@ class StoreLedger:
         return self.store.alone
 
     async def open(self) -> None:
-        await self.store.open()
-        if not self._readonly:
-            self._writer.start()
-            await self._show_the_rest()
+        try:
+            await self.store.open()
+            if not self._readonly:
+                self._writer.start()
+                await self._writer.find_unshown()
+                await self._writer.show()
+        except BaseException:
+            await self.close()
+            raise
 
     async def show(self) -> None:
         """Have the views show all that was recorded so far; beside a gateway, wait for it to do so, if it lives."""
@@ -54,17 +59,6 @@ class StoreLedger:
                 break
             await asyncio.sleep(_LOOK_S)
         return None
-
-    async def _show_the_rest(self) -> None:
-        """The rows of views that a crash kept from being written. A stream that can't be read keeps what it has."""
-        rows = Rows(shows=True)
-        for stream in await self.store.reader.unshown():
-            with suppress(LedgerFault):
-                for row in everything((await self._states.load(stream)).state, stream):
-                    rows.views.setdefault(row.view, {})[row.id] = row.values
-        if rows:
-            async with self._writing():
-                await self.store.write(rows)
 
     async def close(self) -> None:
         """What is queued is still written; then the store closes."""

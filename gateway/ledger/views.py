@@ -95,6 +95,11 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
         yield from (_tool(tool, pin.digest, stream) for tool, pin in state.pins.items())
 
 
+def call_rows(state: Any, stream: str) -> dict[str, tuple[Any, ...]]:
+    """Those of all calls of a stream, by their ids."""
+    return {row.id: row.values for row in everything(state, stream) if row.view == "calls"}
+
+
 def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
     """Did a call without a hold start or end in a lone, open, unpaused run, and move none of the times in its row? Spares making the row."""
     if len(after.runs) != 1 or not (type(event) is CallSettled or (type(event) is CallAdmitted and event.hold is None)):

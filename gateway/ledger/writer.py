@@ -21,12 +21,14 @@ from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
 from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
+from gateway.ledger.views import call_rows
 from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
 _MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
 _PROBE_MS: Final = 250
 _SHOW_S: Final = 0.1
+_SHOW_AGAIN_S: Final = 5.0
 _CHECKPOINT_EVERY: Final = 500
 _CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
 
@@ -64,7 +66,7 @@ class Writer:
     async def close(self) -> None:
         """Everything queued is still decided and written; whoever watches is told."""
         self._closing = True
-        self._show()
+        self._wake.set()
         if self._task is not None:
             await self._task
         for watchers in self._watchers.values():
@@ -121,6 +123,10 @@ class Writer:
                         await self._batch(jobs)
                     if self._fault is not None:
                         await self._recover()
+            if self._fault is None:
+                self._show()
+                async with self.lock:
+                    await self._batch([])
             await self._save_all()
         finally:
             self._refuse("the ledger is closed")
@@ -172,25 +178,31 @@ class Writer:
             await self._store.rollback()
             return
         rows.checkpoints, self._checkpoints = self._checkpoints, []
-        await self._store.write(rows)
+        try:
+            await self._store.write(rows)
+        except LedgerFault as fault:
+            if not self._showing:
+                raise
+            raise UnfitRows(str(fault)) from fault  # perhaps only the views can't be written
         try:
             await self._store.commit()
         except LedgerFault:
             if not await self._recorded(rows):
                 raise
         if unshown and not self._unshown:
-            asyncio.get_running_loop().call_later(_SHOW_S, self._show)
+            self._show_later()
         self._unshown, self._showing = unshown, self._showing and not rows.shows
 
     def _held_back(self, rows: Rows) -> dict[str, tuple[Any, ...]]:
-        """The rows of calls that wait on after this commit. When it is time, and together with rows of any other view, all are written."""
+        """The rows of calls that wait on after this commit; none when it is time to show them."""
         calls = self._unshown | rows.views.pop("calls", {})
-        if not self._showing and not rows.views:
+        if not self._showing:
             return calls
-        rows.shows = True
-        if calls:
-            rows.views["calls"] = calls
+        rows.views["calls"], rows.shows = calls, True
         return {}
+
+    def _show_later(self, wait_s: float = _SHOW_S) -> None:
+        asyncio.get_running_loop().call_later(wait_s, self._show)
 
     async def _recorded(self, rows: Rows) -> bool:
         """Was a commit that seemed to fail durable? If not even that can be found out, it counts as failed."""
@@ -227,7 +239,7 @@ class Writer:
 
     async def _one_by_one(self, jobs: list[Job], error: UnfitRows) -> None:
         """Decide a batch again, each job alone, so that the one whose rows don't fit fails alone; and rows of views apart from all jobs."""
-        if self._unshown:
+        if self._showing:
             await self._show_singly()
         elif len(jobs) == 1:
             _LOG.error("a step was not recorded: %s", error)
@@ -237,9 +249,9 @@ class Writer:
             await self._batch([job])
 
     async def _show_singly(self) -> None:
-        """A row that no view takes is left out: the event that made it stands."""
-        unshown, self._unshown, self._showing = self._unshown, {}, False
-        for call, values in unshown.items():
+        """A row that no view takes is left out: the event that made it stands. Where no row can be written, that keeps no step from being."""
+        self._showing = False
+        for call, values in list(self._unshown.items()):
             try:
                 await self._store.begin({})
                 await self._store.write(Rows(views={"calls": {call: values}}))
@@ -247,6 +259,19 @@ class Writer:
             except (UnfitRows, LedgerFault) as error:
                 _LOG.error("the view of calls doesn't show %s: %s", call, error)
                 await self._undo((), (), error)
+                if isinstance(error, LedgerFault):
+                    return self._show_later(_SHOW_AGAIN_S)
+            self._unshown.pop(call)
+        return None
+
+    async def find_unshown(self) -> None:
+        """What a crash, or a commit that nobody knows the fate of, kept from being shown: the calls of streams with later events."""
+        for stream in await self._store.reader.unshown():
+            try:
+                self._unshown |= call_rows((await self._states.load(stream)).state, stream)
+            except LedgerFault as fault:
+                _LOG.warning("the view of calls may lack some of %s: %s", stream, fault)
+        self._show_later()
 
     async def _undo(self, jobs: Sequence[Job], streams: Collection[str], error: Exception) -> None:
         self._states.forget(streams)
@@ -262,6 +287,7 @@ class Writer:
             try:
                 async with self.lock:
                     await self._store.probe()
+                    await self.find_unshown()
             except LedgerFault as fault:
                 self._fault = fault
                 if self._closing:

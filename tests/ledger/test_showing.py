@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from tests.ledger.conformance import Opened
 from tests.ledger.runs import RUN, admit, life, open_run, settle
 from tests.ledger.stores import FaultyStore
 from tests.ledger.tally import SettableClock
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.anyio
 
@@ -105,17 +107,107 @@ async def test_a_row_that_no_view_takes_is_left_out_alone(opened_for_runs: Opene
         assert (await ledger.state(RUN)).calls["call_r_2"].state == "succeeded"
 
 
-async def test_while_nothing_can_be_written_lists_show_what_they_can_and_later_all(path: Path) -> None:
-    store = FaultyStore(path)
-    fold = Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core"))
-    ledger = StoreLedger(store, fold, SystemClock(), capacity=10, readonly=False)
+@pytest.fixture
+def store(path: Path) -> FaultyStore:
+    return FaultyStore(path)
+
+
+@pytest.fixture
+async def faulty(store: FaultyStore) -> AsyncIterator[StoreLedger]:
+    """A ledger on `store`, in which a run is open."""
+    ledger = StoreLedger(store, Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core")), SystemClock(), capacity=10, readonly=False)
     await ledger.open()
-    await life(ledger, open_run(), admit(1))
+    await life(ledger, open_run())
+    yield ledger
+    store.gate.set()
+    await asyncio.wait_for(ledger.close(), 5)
+
+
+async def test_while_nothing_can_be_written_lists_show_what_they_can_and_later_all(path: Path, store: FaultyStore, faulty: StoreLedger) -> None:
+    await life(faulty, admit(1))
     store.fail, store.dead = "before", True
-    assert await ledger.rows("calls", {}) == []
+    assert await faulty.rows("calls", {}) == []
     with pytest.raises(LedgerFault):
-        await life(ledger, admit(2))
-    assert await ledger.in_flight() == []
+        await life(faulty, admit(2))
+    assert await faulty.in_flight() == []
     store.fail, store.dead = "", False
     await until(lambda: states(path) == {"call_r_1": "admitted"}, "the call's row")
+
+
+async def test_a_call_whose_commit_nobody_knew_the_fate_of_is_shown_once_it_is_known(store: FaultyStore, faulty: StoreLedger) -> None:
+    async def recorded(stream: str, seq: int) -> str | None:
+        raise LedgerFault("can't tell")
+
+    known, store.recorded = store.recorded, recorded  # type: ignore[method-assign]
+    store.fail = "after"
+    with pytest.raises(LedgerFault):
+        await life(faulty, admit(1, lease_until=70))
+    store.recorded, store.fail = known, ""  # type: ignore[method-assign]
+
+    async def shown() -> bool:
+        return await faulty.due_calls(80) == ["call_r_1"]
+
+    await eventually(shown, "the call")
+
+
+async def test_a_close_during_a_commit_shows_what_that_commit_recorded(path: Path, store: FaultyStore, faulty: StoreLedger) -> None:
+    store.gate.clear()
+    calling = asyncio.ensure_future(life(faulty, admit(1)))
+    commits = store.commits
+    await until(lambda: store.commits > commits, "the commit")
+    closing = asyncio.ensure_future(faulty.close())
+    await asyncio.sleep(0)
+    store.gate.set()
+    await asyncio.wait_for(asyncio.gather(calling, closing), 5)
+    assert states(path) == {"call_r_1": "admitted"}
+
+
+async def test_a_row_that_no_view_takes_keeps_no_ledger_from_opening_after_a_crash(path: Path, faulty: StoreLedger) -> None:
+    await life(faulty, admit(1), admit(2, turn=2**63))
+    copy = crashed(path)
+    ledger = ledger_at(copy)
+    await ledger.open()
+    assert states(copy) == {"call_r_1": "admitted"}
+    await ledger.close()
+
+
+async def test_rows_shown_one_by_one_are_not_lost_to_a_fault_in_between(path: Path, store: FaultyStore, faulty: StoreLedger) -> None:
+    await life(faulty, admit(1), admit(2, turn=2**63), admit(3))
+    store.fail = "before"
+    await faulty.rows("calls", {})
+    store.fail = ""
+    await eventually(lambda: shown_by(faulty, path, {"call_r_1", "call_r_3"}), "both calls")
+
+
+async def shown_by(ledger: StoreLedger, path: Path, calls: set[str]) -> bool:
+    await ledger.rows("calls", {})
+    return set(states(path)) == calls
+
+
+async def test_a_view_that_can_not_be_written_keeps_no_step_from_being_recorded(path: Path, store: FaultyStore, faulty: StoreLedger) -> None:
+    await life(faulty, admit(1))
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("ALTER TABLE calls RENAME TO damaged")
+    with pytest.raises(LedgerFault):
+        await faulty.rows("calls", {})
+    commits = store.commits
+    for number in range(2, 12):
+        await life(faulty, admit(number))
+    assert store.commits == commits + 10
+
+
+async def test_a_ledger_that_can_not_open_leaves_nothing_behind(path: Path, faulty: StoreLedger) -> None:
+    await life(faulty, admit(1))
+    copy = crashed(path)
+    store = FaultyStore(copy)
+    broken = StoreLedger(store, Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core")), SystemClock(), capacity=10, readonly=False)
+
+    async def unshown() -> list[str]:
+        raise LedgerFault("unreadable")
+
+    store.reader.unshown = unshown  # type: ignore[method-assign]
+    with pytest.raises(LedgerFault):
+        await broken.open()
+    ledger = ledger_at(copy)
+    await ledger.open()
     await ledger.close()

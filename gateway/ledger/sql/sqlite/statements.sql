@@ -24,7 +24,7 @@ INSERT INTO checkpoints VALUES (?, ?, ?, ?)
 ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, fold_version = excluded.fold_version, state = excluded.state
 
 -- add_probe: about as much as a batch writes
-INSERT INTO probes VALUES (1, zeroblob(65536))
+INSERT OR REPLACE INTO probes VALUES (1, zeroblob(65536))
 
 -- erase: some of a stream's payloads
 DELETE FROM payloads WHERE rowid IN (SELECT rowid FROM payloads WHERE stream = ? LIMIT ?)
