@@ -26,7 +26,7 @@ CONFIG, COUNTS = map(Path, sys.argv[1:])
 sqlite.SqliteLedger.__init__.__kwdefaults__["capacity"] = 20
 ledger._PAYLOAD_BYTES = 100_000
 Pool.__init__.__kwdefaults__["idle_s"] = 0.1
-make_durable = sqlite._make_durable
+make_durable, read_only = sqlite._make_durable, sqlite._read_only
 
 
 def frugal(raw: Any, path: str) -> None:
@@ -34,7 +34,13 @@ def frugal(raw: Any, path: str) -> None:
     raw.execute("PRAGMA cache_size = -100")
 
 
-sqlite._make_durable = frugal
+def frugal_reader(path: str) -> Any:
+    raw = read_only(path)
+    raw.execute("PRAGMA cache_size = -100")
+    return raw
+
+
+sqlite._make_durable, sqlite._read_only = frugal, frugal_reader
 
 
 def counts(port: int) -> dict:
