@@ -292,7 +292,8 @@ class Catalog(Protocol):
     async def accept(self, tools: Sequence[Tool], by: str) -> None:
         """Accept these tools' definitions as they are here; durable, and in effect when it returns. Raises LedgerFault."""
 
-    async def send(self, dispatch: Dispatch) -> Answer: ...
+    def send(self, dispatch: Dispatch) -> Awaitable[Answer]:
+        """As an upstream's."""
 
     def server(self, upstream: str) -> Server | None:
         """The MCP server of this name; None if the upstream is something else."""

@@ -13,6 +13,7 @@ class Alarms:
     """`of_loop()` gives those of the running loop. An alarm that is taken back leaves its timer; it wakes once for nothing."""
 
     _all: WeakKeyDictionary[asyncio.AbstractEventLoop, Alarms] = WeakKeyDictionary()
+    _latest: Alarms | None = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -23,10 +24,10 @@ class Alarms:
 
     @classmethod
     def of_loop(cls) -> Alarms:
-        loop = asyncio.get_running_loop()
-        alarms = cls._all.get(loop)
-        if alarms is None:
-            alarms = cls._all[loop] = cls(loop)
+        loop, alarms = asyncio.get_running_loop(), cls._latest
+        if alarms is None or alarms._loop is not loop:
+            alarms = cls._latest = cls._all.get(loop) or cls(loop)
+            cls._all[loop] = alarms
         return alarms
 
     def after(self, seconds: float, ring: Callable[[], None]) -> int:

@@ -114,7 +114,7 @@ class Flights(Desk):
         flight.ends_at_boot = self._end_of(record)
         if self.over:
             flight.cancel()
-        flight.task = asyncio.ensure_future(self._fly(flight))
+        flight.task = asyncio.get_running_loop().create_task(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._forget(flight, task))
         return flight
 

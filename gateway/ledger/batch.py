@@ -75,21 +75,24 @@ class Batch:
             heads[stream] = head
             at = max(at, head.state.at)
         decision = job.step({stream: head.state for stream, head in heads.items()}, at)
-        events, changed = [], []
+        events, changed, calls = [], [], {}
         for stream, event in decision.events:
-            heads[stream], row, rows = self._append(heads[stream], stream, at, event)
+            heads[stream], row, rows, call = self._append(heads[stream], stream, at, event)
             events.append(row)
             changed += rows
+            if call is not None:
+                calls[call] = (heads[stream].state, stream)
         self._keep(decision, heads, events, changed)
+        self.rows.calls.update(calls)
         return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
 
-    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row]]:
+    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row], str | None]:
         before, previous, saved, root = head
         seq, event_id, kind, version, body = before.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
         hash = link(previous, stream, seq, event_id, at, kind, version, body)
         state = self.evolve(before, seq, at, event)
-        changed, root = views.changes(before, state, stream, event, root)
-        return Head(state, hash, saved, root), EventRow(stream, seq, event_id, at, kind, version, body, hash), changed
+        changed, root, call = views.changes(before, state, stream, event, root)
+        return Head(state, hash, saved, root), EventRow(stream, seq, event_id, at, kind, version, body, hash), changed, call
 
     def _keep(self, decision: Decision, heads: dict[str, Head], events: list[EventRow], changed: list[views.Row]) -> None:
         """Make a job's effects the batch's, once nothing can raise any more."""

@@ -52,13 +52,14 @@ class PayloadRow(NamedTuple):
 @dataclass(slots=True)
 class Rows:
     """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text. `shows`: with these rows the views
-    show every event."""
+    show every event. `calls`: call -> the tree and the stream that its row is made from once it is written (`views.call_row`)."""
 
     events: list[EventRow] = field(default_factory=list)
     payloads: list[PayloadRow] = field(default_factory=list)
     policies: dict[str, str] = field(default_factory=dict)
     checkpoints: list[CheckpointRow] = field(default_factory=list)
     views: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
+    calls: dict[str, tuple[Any, str]] = field(default_factory=dict)
     shows: bool = False
 
     def __bool__(self) -> bool:

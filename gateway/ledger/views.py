@@ -59,8 +59,11 @@ class Row(NamedTuple):
     values: tuple[Any, ...]
 
 
-def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any, ...] | None) -> tuple[list[Row], tuple[Any, ...] | None]:
-    """The rows that `event` changed, and the root's row in `runs`. `root`: that row as it was written last, None if not known."""
+def changes(
+    before: Any, after: Any, stream: str, event: Event, root: tuple[Any, ...] | None
+) -> tuple[list[Row], tuple[Any, ...] | None, str | None]:
+    """The rows that `event` changed, the root's row in `runs`, and the call whose row (`call_row`) it changed. `root`: that row as it was written
+    last, None if not known."""
     if isinstance(after, Tree):
         run, rows = event.run, []  # type: ignore[attr-defined]  # all events of a tree are RunEvents
         row = root
@@ -73,14 +76,20 @@ def changes(before: Any, after: Any, stream: str, event: Event, root: tuple[Any,
             if run not in before.runs or values != _run(before, stream, run):
                 rows.append(Row("runs", run, values))
         record = after.calls.get(getattr(event, "call", ""))
-        if record is not None and record is not before.calls.get(record.id):
-            rows.append(Row("calls", record.id, (*_CALL(record), stream, after.call_due_at(record))))
-        if record is not None and record.hold is not None:
+        if record is None:
+            return rows, row, None
+        if record.hold is not None:
             rows += _hold(before, after, stream, record.hold)
-        return rows, row
+        return rows, row, None if record is before.calls.get(record.id) else record.id
     if isinstance(event, ToolsPinned | ToolsAccepted):
-        return [_tool(tool, digest, stream) for tool, digest in event.tools.items()], None
-    return [], None
+        return [_tool(tool, digest, stream) for tool, digest in event.tools.items()], None, None
+    return [], None, None
+
+
+def call_row(tree: Tree, stream: str, call: str) -> tuple[Any, ...]:
+    """A call's row in `calls`, as the tree has it."""
+    record = tree.calls[call]
+    return (*_CALL(record), stream, tree.call_due_at(record))
 
 
 def everything(state: Any, stream: str) -> Iterator[Row]:
@@ -88,16 +97,11 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
     if isinstance(state, Tree):
         nothing = Tree()
         yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
-        yield from (Row("calls", call.id, (*_CALL(call), stream, state.call_due_at(call))) for call in state.calls.values())
+        yield from (Row("calls", call, call_row(state, stream, call)) for call in state.calls)
         for hold in state.holds:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):
         yield from (_tool(tool, pin.digest, stream) for tool, pin in state.pins.items())
-
-
-def call_rows(state: Any, stream: str) -> dict[str, tuple[Any, ...]]:
-    """Those of all calls of a stream, by their ids."""
-    return {row.id: row.values for row in everything(state, stream) if row.view == "calls"}
 
 
 def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:

@@ -21,7 +21,7 @@ from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
 from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
-from gateway.ledger.views import call_rows
+from gateway.ledger.views import call_row
 from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
@@ -56,7 +56,7 @@ class Writer:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._checkpoints: list[CheckpointRow] = []
         self._saving: set[asyncio.Task[None]] = set()
-        self._unshown: dict[str, tuple[Any, ...]] = {}
+        self._unshown: dict[str, tuple[Any, str]] = {}
         self._showing = False
         self.lock = asyncio.Lock()
 
@@ -173,7 +173,7 @@ class Writer:
                 job.answer()
 
     async def _write(self, rows: Rows) -> None:
-        unshown = self._held_back(rows) if self._store.alone else {}
+        unshown = self._held_back(rows)
         if not rows:
             await self._store.rollback()
             return
@@ -193,12 +193,13 @@ class Writer:
             self._show_later()
         self._unshown, self._showing = unshown, self._showing and not rows.shows
 
-    def _held_back(self, rows: Rows) -> dict[str, tuple[Any, ...]]:
-        """The rows of calls that wait on after this commit; none when it is time to show them."""
-        calls = self._unshown | rows.views.pop("calls", {})
-        if not self._showing:
+    def _held_back(self, rows: Rows) -> dict[str, tuple[Any, str]]:
+        """The calls whose rows wait on after this commit; none when it is time to show them."""
+        calls = self._unshown | rows.calls
+        if self._store.alone and not self._showing:
             return calls
-        rows.views["calls"], rows.shows = calls, True
+        if calls:
+            rows.views["calls"], rows.shows = {call: call_row(tree, stream, call) for call, (tree, stream) in calls.items()}, True
         return {}
 
     def _show_later(self, wait_s: float = _SHOW_S) -> None:
@@ -251,10 +252,10 @@ class Writer:
     async def _show_singly(self) -> None:
         """A row that no view takes is left out: the event that made it stands. Where no row can be written, that keeps no step from being."""
         self._showing = False
-        for call, values in list(self._unshown.items()):
+        for call, (tree, stream) in list(self._unshown.items()):
             try:
                 await self._store.begin({})
-                await self._store.write(Rows(views={"calls": {call: values}}))
+                await self._store.write(Rows(views={"calls": {call: call_row(tree, stream, call)}}))
                 await self._store.commit()
             except (UnfitRows, LedgerFault) as error:
                 _LOG.error("the view of calls doesn't show %s: %s", call, error)
@@ -268,7 +269,8 @@ class Writer:
         """What a crash, or a commit that nobody knows the fate of, kept from being shown: the calls of streams with later events."""
         for stream in await self._store.reader.unshown():
             try:
-                self._unshown |= call_rows((await self._states.load(stream)).state, stream)
+                state = (await self._states.load(stream)).state
+                self._unshown |= dict.fromkeys(getattr(state, "calls", ()), (state, stream))
             except LedgerFault as fault:
                 _LOG.warning("the view of calls may lack some of %s: %s", stream, fault)
         self._show_later()

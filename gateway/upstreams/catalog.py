@@ -12,7 +12,7 @@ import asyncio
 import logging
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -112,11 +112,11 @@ class Catalog:
         assert self._pins is not None, "only a catalog with pins has something to accept"
         await self._pins.accept(tools, by)
 
-    async def send(self, dispatch: Dispatch) -> Answer:
+    def send(self, dispatch: Dispatch) -> Awaitable[Answer]:
         upstream = self._upstreams.get(dispatch.tool.upstream)
         if upstream is None:
             raise UpstreamFault("unavailable", f"there is no upstream {dispatch.tool.upstream!r}")
-        return await upstream.send(dispatch)
+        return upstream.send(dispatch)
 
     def server(self, upstream: str) -> Server | None:
         found = self._upstreams.get(upstream)

@@ -34,8 +34,14 @@ from gateway.core.events import (
     TurnOpened,
 )
 from gateway.core.lifecycle import IllegalTransition
-from gateway.ledger.views import COLUMNS, FILTERS, Row, changes, everything
+from gateway.ledger.views import COLUMNS, FILTERS, Row, call_row, changes, everything
 from tests.ledger.runs import HOLD, LIMITS, RUN, admit, hold, open_run, settle, vote
+
+
+def changed(before: Any, after: Any, stream: str, event: Event, root: Any) -> tuple[list[Row], Any]:
+    """All rows that an event changed, the call's as well, and the root's."""
+    rows, root, call = changes(before, after, stream, event, root)
+    return [*rows, *([Row("calls", call, call_row(after, stream, call))] if call else [])], root
 
 
 def told(*events: Event, stream: str = RUN) -> tuple[Any, list[list[Row]], dict[tuple[str, str], tuple[Any, ...]]]:
@@ -44,7 +50,7 @@ def told(*events: Event, stream: str = RUN) -> tuple[Any, list[list[Row]], dict[
     tables: dict[tuple[str, str], tuple[Any, ...]] = {}
     for seq, event in enumerate(events, 1):
         before, state = state, streams.evolve(state, seq, 1_800_000_000_000, event)
-        rows, root = changes(before, state, stream, event, root)
+        rows, root = changed(before, state, stream, event, root)
         tables.update({(row.view, row.id): row.values for row in rows})
         steps.append(rows)
     return state, steps, tables
@@ -131,7 +137,7 @@ def lived(pick: Callable[[list[Event]], Event], times: Iterable[int], known: boo
         event = pick([each for each in pool if folded(state, seq, at + later, each)])
         before, at = state, at + later
         state = streams.evolve(before, seq, at, event)
-        rows, root = changes(before, state, RUN, event, root if known else None)
+        rows, root = changed(before, state, RUN, event, root if known else None)
         tables.update({(row.view, row.id): row.values for row in rows})
         assert tables == {(row.view, row.id): row.values for row in everything(state, RUN)}
         assert root == tables["runs", RUN]
