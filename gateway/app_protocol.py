@@ -17,6 +17,8 @@ from weakref import WeakKeyDictionary
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from gateway.doors.http import WHOLE
+
 MAX_HEAD = 64 * 1024
 HEAD_TIMEOUT_S = 20.0
 BODY_TIMEOUT_S = 40.0
@@ -135,6 +137,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._whole = True
+        self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -12,8 +12,9 @@ import uvicorn
 
 from gateway import app_protocol
 from gateway.app_protocol import MAX_HEAD, BoundedHttp, Together
+from gateway.doors.http import WHOLE
 from tests.serving import started
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -62,6 +63,24 @@ async def test_an_ordinary_request_is_answered(port: int) -> None:
 
 async def test_a_head_in_parts_is_answered(port: int) -> None:
     assert b"200 OK" in await talk(port, b"GET / HTTP/1.1\r\n", b"host: x\r\n", b"\r\n")
+
+
+async def test_a_scope_says_whether_its_body_has_come() -> None:
+    whole: list[bool] = []
+
+    async def asked(scope: Any, receive: Any, send: Any) -> None:
+        whole.append(WHOLE in scope)
+        await app(scope, receive, send)
+
+    head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n"
+    async with listening(asked, forwarded_allow_ips=[]) as port:
+        await talk(port, head + b"abc")
+        await talk(port, head + b"ab")
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head + b"abc" + head + b"ab")
+        await until(lambda: len(whole) == 4, "the requests")
+        writer.close()
+    assert whole == [True, False, True, False]
 
 
 async def test_a_head_of_nearly_the_limit_is_answered_and_one_beyond_it_refused(port: int) -> None:

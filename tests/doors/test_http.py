@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.doors import http
-from gateway.doors.http import CallerLeft, Departure, header, read_body, send_json, send_problem, trace_of
+from gateway.doors.http import WHOLE, CallerLeft, Departure, header, read_body, send_json, send_problem, trace_of
 from gateway.doors.problems import problem
 from gateway.ports import RequestFault
 from gateway.wire import json
@@ -40,11 +40,11 @@ async def answered(send: Any, *args: Any, method: str = "GET", request: tuple[tu
 
 
 async def test_a_body_is_put_together_from_its_parts() -> None:
-    assert await read_body([], receiving(part(b"ab", True), part(b"", True), part(b"c"))) == b"abc"
+    assert await read_body({"headers": []}, receiving(part(b"ab", True), part(b"", True), part(b"c"))) == b"abc"
 
 
 async def test_a_body_of_exactly_the_limit_is_taken() -> None:
-    assert await read_body([(b"content-length", b"3")], receiving(part(b"abc")), 3) == b"abc"
+    assert await read_body({"headers": [(b"content-length", b"3")]}, receiving(part(b"abc")), 3) == b"abc"
 
 
 async def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
@@ -52,25 +52,31 @@ async def test_a_body_that_says_it_is_too_long_is_refused_unread() -> None:
         raise AssertionError("read")
 
     with pytest.raises(RequestFault) as caught:
-        await read_body([(b"content-length", b"4")], receive, 3)
+        await read_body({"headers": [(b"content-length", b"4")]}, receive, 3)
     assert caught.value.reason == "request.too_large"
 
 
 async def test_a_body_that_grows_too_long_is_refused_whatever_it_said() -> None:
     with pytest.raises(RequestFault) as caught:
-        await read_body([(b"content-length", b"1")], receiving(part(b"ab", True), part(b"cd", True)), 3)
+        await read_body({"headers": [(b"content-length", b"1")]}, receiving(part(b"ab", True), part(b"cd", True)), 3)
     assert caught.value.reason == "request.too_large"
 
 
 async def test_a_body_that_never_ends_is_given_up() -> None:
     with pytest.raises(RequestFault) as caught:
-        await read_body([], receiving(part(b"a", True)), timeout_s=0.01)
+        await read_body({"headers": []}, receiving(part(b"a", True)), timeout_s=0.01)
     assert caught.value.reason == "request.malformed"
+
+
+async def test_a_body_that_has_come_whole_is_read_without_a_timer() -> None:
+    assert await read_body({"headers": [], WHOLE: True}, receiving(part(b"abc")), timeout_s=0) == b"abc"
+    with pytest.raises(RequestFault):
+        await read_body({"headers": []}, receiving(part(b"abc", True)), timeout_s=0)
 
 
 async def test_a_caller_that_leaves_within_its_body_gets_no_answer() -> None:
     with pytest.raises(CallerLeft):
-        await read_body([], receiving(part(b"a", True), {"type": "http.disconnect"}))
+        await read_body({"headers": []}, receiving(part(b"a", True), {"type": "http.disconnect"}))
 
 
 async def test_an_answer_is_whole_json_with_its_length() -> None:

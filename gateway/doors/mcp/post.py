@@ -75,7 +75,7 @@ class Post:
             raise Rejected(415, f"Content-Type must be application/json, not {kind[:64]!r}")
         if not self.takes("application/json"):
             raise Rejected(406, "Accept must name application/json and text/event-stream")
-        body = await read_body(self.scope["headers"], self.receive, limit)
+        body = await read_body(self.scope, self.receive, limit)
         try:
             return json.parse(body)
         except json.JsonError as error:

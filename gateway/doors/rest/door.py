@@ -98,7 +98,7 @@ class RestDoor:
 
     async def _exchange(self, operation: Operation, caller: Caller, scope: Scope, receive: Receive) -> Exchange:
         headers, query = scope["headers"], scope["query_string"]
-        body = await read_body(headers, receive) if operation.takes is not None else b""
+        body = await read_body(scope, receive) if operation.takes is not None else b""
         return Exchange(
             self._engine,
             self._authenticate,
