@@ -30,13 +30,19 @@ _PROBE_MS: Final = 250
 _SHOW_S: Final = 0.1
 _SHOW_AGAIN_S: Final = 5.0
 _CHECKPOINT_EVERY: Final = 500
+_EVENTS_A_CALL: Final = 4
 _CHECKPOINT_AT_CLOSE: Final = 100  # a shorter tail folds faster than its checkpoint is read
 
 
 def _crossed(before: int, after: int) -> bool:
-    """Is it time for a checkpoint? At seq 500, 2000, 8000, 32000 …: a flat cost an event, and of many processes only one meets each. Not
-    more often, for a run's state holds its calls: to read it takes about as long as folding the events does."""
-    return (after // _CHECKPOINT_EVERY).bit_length() + 1 >> 1 > (before // _CHECKPOINT_EVERY).bit_length() + 1 >> 1
+    """Is it time for a checkpoint? At seq 500, 1000, 2000, 4000 …: a flat cost an event, and of many processes only one meets each."""
+    return (after // _CHECKPOINT_EVERY).bit_length() > (before // _CHECKPOINT_EVERY).bit_length()
+
+
+def _spares(state: Any) -> bool:
+    """Would a checkpoint spare a load anything? Not where most events are those of calls, which a run's state holds: to read so large a one
+    takes as long as folding the events does, and writing it took a tenth of the ledger's time."""
+    return _EVENTS_A_CALL * len(getattr(state, "calls", ())) < int(state.seq)
 
 
 class Writer:
@@ -219,7 +225,7 @@ class Writer:
             self._payloads.put((row.stream, row.hash), row.data)
         for stream in batch.changed:
             head, before = batch.heads[stream], self._states.get(stream)
-            if _crossed(0 if before is None else before.state.seq, head.state.seq):
+            if _crossed(0 if before is None else before.state.seq, head.state.seq) and _spares(head.state):
                 head = head._replace(saved=head.state.seq)
                 task = asyncio.get_running_loop().create_task(self._save(stream, head))
                 self._saving.add(task)
@@ -311,7 +317,7 @@ class Writer:
     async def _save_all(self) -> None:
         """The checkpoints that a quick next start wants, in one last commit."""
         for stream, head in self._states.heads():
-            if head.state.seq - head.saved >= _CHECKPOINT_AT_CLOSE:
+            if head.state.seq - head.saved >= _CHECKPOINT_AT_CLOSE and _spares(head.state):
                 await self._save(stream, head)
         await asyncio.gather(*self._saving)
         if not self._checkpoints or self._fault is not None:

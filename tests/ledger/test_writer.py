@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.core import streams
+from gateway.core.events import Event, TurnOpened
 from gateway.ledger.checkpoint import Checkpoints
 from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.states import Fold
 from gateway.ports import Committed, LedgerFault
+from gateway.system import SystemClock
+from tests.ledger.runs import RUN, admit, life, open_run, settle
 from tests.ledger.stores import FaultyStore
 from tests.ledger.tally import SettableClock, append, empty, evolve, look
 
@@ -233,4 +237,17 @@ async def test_checkpoints_of_a_stream_come_at_growing_distances(ledger: StoreLe
     for _ in range(30):
         await asyncio.gather(*(start(ledger) for _ in range(100)))
     await asyncio.wait_for(asyncio.gather(*ledger._writer._saving), 5)
-    assert ledger.fold.checkpoints.dumped == 2  # type: ignore[attr-defined]  # after 500 and 2000 events
+    assert ledger.fold.checkpoints.dumped == 3  # type: ignore[attr-defined]  # after 500, 1000 and 2000 events
+
+
+async def test_a_run_of_calls_alone_gets_no_checkpoint_one_of_many_other_events_does(path: Path) -> None:
+    async def dumped_by(*events: Event) -> int:
+        checkpoints = Counted("gateway.core")
+        ledger = StoreLedger(FaultyStore(path), Fold(streams.empty, streams.evolve, 1, checkpoints), SystemClock(), capacity=9, readonly=False)
+        await ledger.open()
+        await life(ledger, *events)
+        await ledger.close()
+        return checkpoints.dumped
+
+    assert await dumped_by(open_run(), *(event for number in range(1, 60) for event in (admit(number), settle(number)))) == 0
+    assert await dumped_by(*(TurnOpened(RUN, number) for number in range(1, 200))) == 1
