@@ -57,9 +57,13 @@ def assess(
     consent = () if found.enforced else rule.stages[Stage.CONSENT]
     requirements = [requirement for place in consent if (requirement := found.consent(place, ask))]
     return Assessment(
-        policies.digest, rule, tool, ask.arguments, _fingerprint(rule, request.tool, ask.arguments), tuple(dict.fromkeys(found.enforced)),
-        tuple(dict.fromkeys(found.shadowed)), tuple(requirements), repeat_requirement(rule), _show(requirements, ask),
+        policies.digest, rule, tool, ask.arguments, _fingerprint(rule, request.tool, ask.arguments), _once(found.enforced), _once(found.shadowed),
+        tuple(requirements), rule.repeat, _show(requirements, ask),
     )  # fmt: skip
+
+
+def _once(findings: list[Finding]) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys(findings)) if findings else ()
 
 
 class _Found:
@@ -125,15 +129,6 @@ def _fingerprint(rule: ToolRule, tool: str, arguments: Json) -> str:
         return fingerprint(tool, None)
     picked = rule.idempotency.key_from
     return fingerprint(tool, {name: arguments[name] for name in picked if name in arguments} if picked else arguments)
-
-
-def repeat_requirement(rule: ToolRule) -> Requirement | None:
-    """Whom a deliberate repeat waits for, whatever the rule's own gate says."""
-    for place in rule.stages[Stage.CONSENT]:
-        always: Requirement | None = getattr(place.guard, "always", None)
-        if always is not None and not place.skipped:
-            return always
-    return None
 
 
 _FIELD = re.compile(r"\{(args(?:\.[A-Za-z_][A-Za-z0-9_]*)+)\}")

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from gateway.core.guards.guard import Condition, Guard, Placed, Stage, Value
-from gateway.core.model import Effect, Finding, Limits, Principal
+from gateway.core.model import Effect, Finding, Limits, Principal, Requirement
 from gateway.core.values import dataclass
 
 _EFFECTS = list(Effect)
@@ -77,6 +77,8 @@ class ToolRule:
     stages: Mapping[Stage, tuple[Placed, ...]] = field(init=False, repr=False, compare=False)
     binding: tuple[Placed, ...] = field(init=False, repr=False, compare=False)
     """The guards that inject arguments."""
+    repeat: Requirement | None = field(init=False, repr=False, compare=False)
+    """Whom a deliberate repeat waits for, whatever the rule's own gate says."""
     read_bytes: int = field(init=False, repr=False, compare=False)
     """How much of an answer is read at all."""
 
@@ -84,6 +86,8 @@ class ToolRule:
         stages = {stage: tuple(p for p in self.guards if p.guard.stage is stage) for stage in Stage}
         object.__setattr__(self, "stages", stages)
         object.__setattr__(self, "binding", tuple(p for p in stages[Stage.SHAPE] if p.guard.binding and not p.skipped))
+        always = [getattr(place.guard, "always", None) for place in stages[Stage.CONSENT] if not place.skipped]
+        object.__setattr__(self, "repeat", next((requirement for requirement in always if requirement is not None), None))
         wanted = [place.guard.read_bytes for place in stages[Stage.RESULT] if not place.shadow]
         object.__setattr__(self, "read_bytes", min([one for one in wanted if one is not None] + [MOST_READ]))
 

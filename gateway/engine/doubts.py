@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gateway.core.assess import repeat_requirement
 from gateway.core.canonical import canonical
 from gateway.core.decide import doubts
 from gateway.core.model import Finding, Json
@@ -62,7 +61,7 @@ class Doubts(Runs):
 
 def _approvers(tree: Tree, record: CallRecord, rule: ToolRule | None) -> frozenset[str]:
     """Whom the call waited for, or would wait for if it were repeated on purpose."""
-    hold, repeat = tree.holds.get(record.hold or ""), repeat_requirement(rule) if rule is not None else None
+    hold, repeat = tree.holds.get(record.hold or ""), rule.repeat if rule is not None else None
     wanted = hold.requirements if hold is not None else (repeat,) if repeat is not None else ()
     return frozenset(name for one in wanted for name in one.approvers)
 

@@ -109,7 +109,8 @@ def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
     if len(after.runs) != 1 or not (type(event) is CallSettled or (type(event) is CallAdmitted and event.hold is None)):
         return False
     was, now = before.runs[after.root], after.runs[after.root]
-    return was.state == now.state == "open" and was.paused_at is None and now.paused_at is None and idle_at(was) == idle_at(now)
+    quiet = was.state == now.state == "open" and was.paused_at is None and now.paused_at is None
+    return quiet and (was.active_at == now.active_at or idle_at(was) == idle_at(now))
 
 
 def _run(tree: Tree, stream: str, run: str) -> tuple[Any, ...]:

@@ -44,17 +44,14 @@ class CompiledValue:
     flat: Flat | None = field(repr=False, compare=False)
 
     def __call__(self, facts: Mapping[str, Json], /) -> Json:
-        return self._guarded(self._value, facts)
+        return self._guarded(facts, _normal)
 
     def judge(self, facts: Mapping[str, Json]) -> bool:
         """The value, if it is true or false; raises like a call."""
-        result = self._guarded(self._evaluated, facts)
+        result = self._guarded(facts)
         if result is True or result is False:
             return bool(result)
         raise self._fault(f"it gives {type(result).__name__}, not true or false")
-
-    def _value(self, facts: Mapping[str, Json]) -> Json:
-        return _normal(self._evaluated(facts))
 
     def _evaluated(self, facts: Mapping[str, Json]) -> Any:
         if "args" in self.reads and _is_large(facts["args"]):
@@ -70,9 +67,10 @@ class CompiledValue:
             raise ConditionFault("there are too many values for its loops")
         return given
 
-    def _guarded(self, evaluate: Callable[[Mapping[str, Json]], Any], facts: Mapping[str, Json]) -> Any:
+    def _guarded(self, facts: Mapping[str, Json], finish: Callable[[Any], Any] | None = None) -> Any:
         try:
-            return evaluate(facts)
+            value = self._evaluated(facts)
+            return value if finish is None else finish(value)
         except ConditionFault as fault:
             raise self._fault(str(fault)) from None
         except (KeyboardInterrupt, SystemExit):
