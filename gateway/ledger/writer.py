@@ -202,10 +202,11 @@ class Writer:
     def _held_back(self, rows: Rows) -> dict[str, tuple[Any, str]]:
         """The calls whose rows wait on after this commit; none when it is time to show them."""
         calls = self._unshown | rows.calls
-        if self._store.alone and not self._showing:
+        if calls and self._store.alone and not self._showing:
             return calls
+        rows.shows = True
         if calls:
-            rows.views["calls"], rows.shows = {call: call_row(tree, stream, call) for call, (tree, stream) in calls.items()}, True
+            rows.views["calls"] = {call: call_row(tree, stream, call) for call, (tree, stream) in calls.items()}
         return {}
 
     def _show_later(self, wait_s: float = _SHOW_S) -> None:

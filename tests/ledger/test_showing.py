@@ -75,6 +75,17 @@ async def test_whoever_reads_beside_the_gateway_sees_what_was_recorded_before(pa
         assert [row["state"] for row in await beside.rows("calls", {})] == ["succeeded"]
 
 
+async def test_where_no_call_waits_all_is_shown_at_once(path: Path, opened_for_runs: Opened) -> None:
+    async with opened_for_runs() as ledger:
+        await life(ledger, open_run())
+        assert await ledger.store.reader.unshown() == []
+        await life(ledger, admit(1))
+        assert await ledger.store.reader.unshown() == [RUN]
+        await ledger.show()
+        await life(ledger, open_run("run_r.2", parent=RUN))
+        assert await ledger.store.reader.unshown() == []
+
+
 async def test_closing_shows_the_rest(path: Path, opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
         await life(ledger, open_run(), admit(1), settle(1), admit(2))
