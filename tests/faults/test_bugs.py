@@ -35,6 +35,7 @@ FOUND_BY: Mapping[str, tuple[str, ...]] = {
     "fresh_key_on_retry": (f"{SCOPE}[put-reset]",),
     "key_outlives_memory": ("core/decide/test_settle.py",),
     "lapsed_approval": ("core/decide/test_ready.py",),
+    "forgotten_calls": ("ledger/test_showing.py",),
     "lost_commit": ("ledger/test_writer.py",),
     "no_write_ahead": ("ledger/test_writer.py",),
     "normal_sync": ("faults/test_power_cut.py",),

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,14 @@ def crashed(path: Path) -> Path:
     return copy
 
 
-def ledger_at(path: Path, **options: Any) -> SqliteLedger:
-    return SqliteLedger(
-        path, empty=streams.empty, evolve=streams.evolve, clock=SettableClock(), states_of="gateway.core", **options
-    )  # fmt: skip
+@asynccontextmanager
+async def ledger_at(path: Path, **options: Any) -> AsyncIterator[SqliteLedger]:
+    ledger = SqliteLedger(path, empty=streams.empty, evolve=streams.evolve, clock=SettableClock(), states_of="gateway.core", **options)
+    await ledger.open()
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
 
 
 async def test_a_call_is_shown_as_it_is_then_soon_and_unasked(path: Path, opened_for_runs: Opened) -> None:
@@ -98,16 +102,12 @@ async def test_what_a_crash_kept_from_being_shown_is_shown_after_the_next_start(
         assert len(await ledger.rows("calls", {})) == 2
         await life(ledger, settle(1), admit(3))
         copy = crashed(path)
-    found = ledger_at(copy, readonly=True)
-    await found.open()
-    assert (await verify(found)).problems == []
-    await found.close()
+    async with ledger_at(copy, readonly=True) as found:
+        assert (await verify(found)).problems == []
     assert states(copy) == {"call_r_1": "admitted", "call_r_2": "admitted"}
-    again = ledger_at(copy)
-    await again.open()
-    assert states(copy) == {"call_r_1": "succeeded", "call_r_2": "admitted", "call_r_3": "admitted"}
-    assert await again.store.reader.unshown() == []
-    await again.close()
+    async with ledger_at(copy) as again:
+        assert states(copy) == {"call_r_1": "succeeded", "call_r_2": "admitted", "call_r_3": "admitted"}
+        assert await again.store.reader.unshown() == []
 
 
 async def test_a_row_that_no_view_takes_is_left_out_alone(opened_for_runs: Opened) -> None:
@@ -176,10 +176,8 @@ async def test_a_close_during_a_commit_shows_what_that_commit_recorded(path: Pat
 async def test_a_row_that_no_view_takes_keeps_no_ledger_from_opening_after_a_crash(path: Path, faulty: StoreLedger) -> None:
     await life(faulty, admit(1), admit(2, turn=2**63))
     copy = crashed(path)
-    ledger = ledger_at(copy)
-    await ledger.open()
-    assert states(copy) == {"call_r_1": "admitted"}
-    await ledger.close()
+    async with ledger_at(copy):
+        assert states(copy) == {"call_r_1": "admitted"}
 
 
 async def test_rows_shown_one_by_one_are_not_lost_to_a_fault_in_between(path: Path, store: FaultyStore, faulty: StoreLedger) -> None:
@@ -219,6 +217,5 @@ async def test_a_ledger_that_can_not_open_leaves_nothing_behind(path: Path, faul
     store.reader.unshown = unshown  # type: ignore[method-assign]
     with pytest.raises(LedgerFault):
         await broken.open()
-    ledger = ledger_at(copy)
-    await ledger.open()
-    await ledger.close()
+    async with ledger_at(copy):
+        pass
