@@ -17,6 +17,7 @@ from gateway.core.events import Event
 from gateway.ledger.checkpoint import Checkpoints
 from gateway.ledger.codec import Unreadable, decode, genesis
 from gateway.ledger.store import PAGE, CheckpointRow, EventRow, Store
+from gateway.ledger.views import only_a_call
 from gateway.ports import LedgerFault
 
 Empty = Callable[[str], Any]
@@ -55,7 +56,8 @@ class Fold:
             state = self.evolve(head.state, row.seq, row.at, event)
         except Exception as error:  # whatever a fold raises over what is recorded, the stream can't be used
             raise LedgerFault(f"{row.stream}: event {row.seq} ({row.kind}) can't be folded: {error!r}") from error
-        return Head(state, row.hash, head.saved)
+        kept = head.row is not None and only_a_call(head.state, state, event)
+        return Head(state, row.hash, head.saved, head.row if kept else None)
 
     def restore(self, row: CheckpointRow | None) -> Any | None:
         """The state of a checkpoint; None if there is none that today's fold would give."""

@@ -67,7 +67,7 @@ def changes(
     if isinstance(after, Tree):
         run, rows = event.run, []  # type: ignore[attr-defined]  # all events of a tree are RunEvents
         row = root
-        if row is None or not _only_a_call(before, after, event):
+        if row is None or not only_a_call(before, after, event):
             row = _run(after, stream, after.root)
             if row != root:
                 rows.append(Row("runs", after.root, row))
@@ -104,7 +104,7 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
         yield from (_tool(tool, pin.digest, stream) for tool, pin in state.pins.items())
 
 
-def _only_a_call(before: Tree, after: Tree, event: Event) -> bool:
+def only_a_call(before: Tree, after: Tree, event: Event) -> bool:
     """Did a call without a hold start or end in a lone, open, unpaused run, and move none of the times in its row? Spares making the row."""
     if len(after.runs) != 1 or not (type(event) is CallSettled or (type(event) is CallAdmitted and event.hold is None)):
         return False
