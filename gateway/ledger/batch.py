@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Final
 
 from gateway.core.events import Event
+from gateway.core.run import CallRecord
 from gateway.ledger import views
 from gateway.ledger.codec import encode, link
 from gateway.ledger.states import Evolve, Head
@@ -81,12 +82,12 @@ class Batch:
             events.append(row)
             changed += rows
             if call is not None:
-                calls[call] = (heads[stream].state, stream)
+                calls[call.id] = (call, stream, heads[stream].state.call_due_at(call))
         self._keep(decision, heads, events, changed)
         self.rows.calls.update(calls)
         return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
 
-    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row], str | None]:
+    def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row], CallRecord | None]:
         before, previous, saved, root = head
         seq, event_id, kind, version, body = before.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
         hash = link(previous, stream, seq, event_id, at, kind, version, body)

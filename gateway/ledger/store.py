@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from gateway.core.run import CallRecord
+
 PAGE: Final = 200
 """Events of a stream that are read and folded at a stretch, before the loop may do something else: ~10 ms."""
 
@@ -49,17 +51,20 @@ class PayloadRow(NamedTuple):
     data: bytes
 
 
+Calls = dict[str, tuple[CallRecord, str, int | None]]
+
+
 @dataclass(slots=True)
 class Rows:
     """All that one commit writes. `views`: name of the view -> id -> row; `policies`: digest -> text. `shows`: with these rows the views
-    show every event. `calls`: call -> the tree and the stream that its row is made from once it is written (`views.call_row`)."""
+    show every event. `calls`: call -> what its row is made of once it is written (`views.call_row`)."""
 
     events: list[EventRow] = field(default_factory=list)
     payloads: list[PayloadRow] = field(default_factory=list)
     policies: dict[str, str] = field(default_factory=dict)
     checkpoints: list[CheckpointRow] = field(default_factory=list)
     views: dict[str, dict[str, tuple[Any, ...]]] = field(default_factory=dict)
-    calls: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    calls: Calls = field(default_factory=dict)
     shows: bool = False
 
     def __bool__(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.core.deployment import Deployment
 from gateway.core.events import CallAdmitted, CallSettled, Event, ToolsAccepted, ToolsPinned
-from gateway.core.run import Hold, Tree, Vote, idle_at
+from gateway.core.run import CallRecord, Hold, Tree, Vote, idle_at
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "runs": (
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
 def changes(
     before: Any, after: Any, stream: str, event: Event, root: tuple[Any, ...] | None
-) -> tuple[list[Row], tuple[Any, ...] | None, str | None]:
+) -> tuple[list[Row], tuple[Any, ...] | None, CallRecord | None]:
     """The rows that `event` changed, the root's row in `runs`, and the call whose row (`call_row`) it changed. `root`: that row as it was written
     last, None if not known."""
     if isinstance(after, Tree):
@@ -80,16 +80,15 @@ def changes(
             return rows, row, None
         if record.hold is not None:
             rows += _hold(before, after, stream, record.hold)
-        return rows, row, None if record is before.calls.get(record.id) else record.id
+        return rows, row, None if record is before.calls.get(record.id) else record
     if isinstance(event, ToolsPinned | ToolsAccepted):
         return [_tool(tool, digest, stream) for tool, digest in event.tools.items()], None, None
     return [], None, None
 
 
-def call_row(tree: Tree, stream: str, call: str) -> tuple[Any, ...]:
-    """A call's row in `calls`, as the tree has it."""
-    record = tree.calls[call]
-    return (*_CALL(record), stream, tree.call_due_at(record))
+def call_row(record: CallRecord, stream: str, due_at: int | None) -> tuple[Any, ...]:
+    """A call's row in `calls`; `due_at` is the tree's `call_due_at`."""
+    return (*_CALL(record), stream, due_at)
 
 
 def everything(state: Any, stream: str) -> Iterator[Row]:
@@ -97,7 +96,7 @@ def everything(state: Any, stream: str) -> Iterator[Row]:
     if isinstance(state, Tree):
         nothing = Tree()
         yield from (Row("runs", run, _run(state, stream, run)) for run in state.runs)
-        yield from (Row("calls", call, call_row(state, stream, call)) for call in state.calls)
+        yield from (Row("calls", call.id, call_row(call, stream, state.call_due_at(call))) for call in state.calls.values())
         for hold in state.holds:
             yield from _hold(nothing, state, stream, hold)
     elif isinstance(state, Deployment):

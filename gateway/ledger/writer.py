@@ -17,10 +17,11 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from gateway.core.run import Tree
 from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
 from gateway.ledger.states import Fold, Head, States
-from gateway.ledger.store import CheckpointRow, Rows, Store, UnfitRows
+from gateway.ledger.store import Calls, CheckpointRow, Rows, Store, UnfitRows
 from gateway.ledger.views import call_row
 from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
@@ -62,7 +63,7 @@ class Writer:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._checkpoints: list[CheckpointRow] = []
         self._saving: set[asyncio.Task[None]] = set()
-        self._unshown: dict[str, tuple[Any, str]] = {}
+        self._unshown: Calls = {}
         self._showing = False
         self.lock = asyncio.Lock()
 
@@ -199,14 +200,14 @@ class Writer:
             self._show_later()
         self._unshown, self._showing = unshown, self._showing and not rows.shows
 
-    def _held_back(self, rows: Rows) -> dict[str, tuple[Any, str]]:
+    def _held_back(self, rows: Rows) -> Calls:
         """The calls whose rows wait on after this commit; none when it is time to show them."""
         calls = self._unshown | rows.calls
         if calls and self._store.alone and not self._showing:
             return calls
         rows.shows = True
         if calls:
-            rows.views["calls"] = {call: call_row(tree, stream, call) for call, (tree, stream) in calls.items()}
+            rows.views["calls"] = {call: call_row(*made_of) for call, made_of in calls.items()}
         return {}
 
     def _show_later(self, wait_s: float = _SHOW_S) -> None:
@@ -259,10 +260,10 @@ class Writer:
     async def _show_singly(self) -> None:
         """A row that no view takes is left out: the event that made it stands. Where no row can be written, that keeps no step from being."""
         self._showing = False
-        for call, (tree, stream) in list(self._unshown.items()):
+        for call, made_of in list(self._unshown.items()):
             try:
                 await self._store.begin({})
-                await self._store.write(Rows(views={"calls": {call: call_row(tree, stream, call)}}))
+                await self._store.write(Rows(views={"calls": {call: call_row(*made_of)}}))
                 await self._store.commit()
             except (UnfitRows, LedgerFault) as error:
                 _LOG.error("the view of calls doesn't show %s: %s", call, error)
@@ -277,7 +278,8 @@ class Writer:
         for stream in await self._store.reader.unshown():
             try:
                 state = (await self._states.load(stream)).state
-                self._unshown |= dict.fromkeys(getattr(state, "calls", ()), (state, stream))
+                if isinstance(state, Tree):
+                    self._unshown |= {call.id: (call, stream, state.call_due_at(call)) for call in state.calls.values()}
             except LedgerFault as fault:
                 _LOG.warning("the view of calls may lack some of %s: %s", stream, fault)
         self._show_later()

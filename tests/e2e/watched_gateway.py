@@ -23,7 +23,7 @@ from gateway.settings import load_settings
 from gateway.upstreams.http_pool import Pool
 
 CONFIG, COUNTS = map(Path, sys.argv[1:])
-sqlite.SqliteLedger.__init__.__kwdefaults__["capacity"] = 20
+sqlite.SqliteLedger.__init__.__kwdefaults__["capacity"] = 4
 ledger._PAYLOAD_BYTES = 100_000
 Pool.__init__.__kwdefaults__["idle_s"] = 0.1
 make_durable, read_only = sqlite._make_durable, sqlite._read_only

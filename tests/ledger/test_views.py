@@ -41,7 +41,7 @@ from tests.ledger.runs import HOLD, LIMITS, RUN, admit, hold, open_run, settle, 
 def changed(before: Any, after: Any, stream: str, event: Event, root: Any) -> tuple[list[Row], Any]:
     """All rows that an event changed, the call's as well, and the root's."""
     rows, root, call = changes(before, after, stream, event, root)
-    return [*rows, *([Row("calls", call, call_row(after, stream, call))] if call else [])], root
+    return [*rows, *([Row("calls", call.id, call_row(call, stream, after.call_due_at(call)))] if call else [])], root
 
 
 def told(*events: Event, stream: str = RUN) -> tuple[Any, list[list[Row]], dict[tuple[str, str], tuple[Any, ...]]]:
