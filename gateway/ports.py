@@ -14,14 +14,14 @@ Adapters implement these; the engine and the doors know nothing else of them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from gateway.core.deployment import Pin
 from gateway.core.events import Event
 from gateway.core.model import Finding, Json, Payload, Principal, Tool
 from gateway.core.policy import PolicySet
-from gateway.core.values import dataclass
 
 
 class GatewayFault(Exception):
@@ -85,8 +85,7 @@ class LedgerFault(GatewayFault):
 # ---- ledger -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a step wants appended, in order, and what its caller is told."""
 
     events: tuple[tuple[str, Event], ...]
@@ -100,8 +99,7 @@ Step = Callable[[Mapping[str, Any], int], Decision]
 """`step(states by stream, now in ms) -> Decision`; pure; may run more than once; a raise reaches only its own caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """A durable decision. `at`: the stamp of its batch. `states`: the streams' states after it."""
 
     answer: Any
@@ -109,8 +107,7 @@ class Committed:
     states: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """One event as it stands in the ledger."""
 
     stream: str
@@ -176,8 +173,7 @@ Ask = Callable[[Mapping[str, Json]], Awaitable[Mapping[str, Json]]]
 `inputResponses`, untouched and perhaps not complete. Raises Unanswered, in time for the upstream to end the call by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(Struct, frozen=True):
     """Who made a call, while it runs. `capabilities`: what it can be asked (`elicitation`, `sampling`, `roots`), as the protocol writes it;
     `ask` raises Unanswered for the rest. `log` gets the params of each `notifications/message` of `log_level` or above."""
 
@@ -191,8 +187,7 @@ class Client:
 NOBODY = Client()
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """One attempt for an upstream. `remaining_ms` is the time left from now; `deadline_at` is the same, absolute."""
 
     tool: Tool
@@ -212,8 +207,7 @@ class Dispatch:
     """Who listens, and can be asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A definite answer in the form of an MCP CallToolResult, untouched. `status` is HTTP's where there was one. A JSON-RPC error is an
     `isError` result that carries it under `_meta[wire.mcp.META_ERROR]`."""
 
@@ -242,8 +236,7 @@ class Upstream(Protocol):
         request, or by the same request once more where it had answered `input_required`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """A notification of a server that belongs to no request of ours: `notifications/{tools,prompts,resources}/list_changed`,
     `notifications/resources/updated`, `notifications/message`."""
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gateway.core.canonical import canonical, fingerprint
 from gateway.core.guards.approval import asks
@@ -16,15 +18,13 @@ from gateway.core.guards.guard import Ask, ConditionFault, Guard, Placed, RunFac
 from gateway.core.guards.result import kept_aside
 from gateway.core.model import CallRequest, Finding, Json, Outcome, Principal, Requirement, Tool
 from gateway.core.policy import PolicySet, ToolRule
-from gateway.core.values import dataclass
 
 S = TypeVar("S")
 
 LADDER = (Stage.SCOPE, Stage.SHAPE, Stage.AUTHORITY)
 
 
-@dataclass(frozen=True)
-class Assessment:
+class Assessment(Struct, frozen=True):
     """What was found before the queue; immutable. `arguments` as dispatched (before any key goes in); `findings` deny."""
 
     policy_digest: str
@@ -166,6 +166,6 @@ def review(rule: ToolRule, outcome: Outcome) -> Outcome:
             if finding is not None:
                 reason, state = finding.reason, "failed" if state == "succeeded" else state
     if reason == "result.too_large" and not any(place.guard.inspects and not place.shadow for place in rule.stages[Stage.RESULT]):
-        return outcome.but(result=kept_aside(outcome.result), reason=reason, whole=outcome.result)
+        return replace(outcome, result=kept_aside(outcome.result), reason=reason, whole=outcome.result)
     same = result is outcome.result and reason == outcome.reason and state == outcome.state
-    return outcome if same else outcome.but(result=result, reason=reason, state=state)
+    return outcome if same else replace(outcome, result=result, reason=reason, state=state)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from immutables import Map
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gateway.core import events as e
-from gateway.core.run import but
-from gateway.core.values import dataclass
 
 STREAM = "gateway"
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     """An accepted definition. `by`: the operator; empty for one that counts as accepted because it was the first."""
 
     digest: str
@@ -22,8 +19,7 @@ class Pin:
     at: int
 
 
-@dataclass(frozen=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """`policies`: digest of the loaded files; `number` rises with each change. `pins`: full name -> what is accepted; `pinned`: upstreams that
     have been seen."""
 
@@ -39,14 +35,14 @@ def evolve_deployment(state: Deployment, seq: int, at: int, event: e.Event) -> D
     """The next state of the stream `gateway`."""
     match event:
         case e.PoliciesLoaded():
-            state = but(state, number=event.number, policies=event.digest)
+            state = replace(state, number=event.number, policies=event.digest)
         case e.ToolsPinned():
-            state = but(state, pins=_pinned(state, event.tools, "", at), pinned=state.pinned | {event.upstream})
+            state = replace(state, pins=_pinned(state, event.tools, "", at), pinned=state.pinned | {event.upstream})
         case e.ToolsAccepted():
-            state = but(state, pins=_pinned(state, event.tools, event.by, at))
+            state = replace(state, pins=_pinned(state, event.tools, event.by, at))
         case _:
             raise TypeError(f"{type(event).__name__} has no place in the stream {STREAM!r}")
-    return but(state, seq=seq, at=at)
+    return replace(state, seq=seq, at=at)
 
 
 def _pinned(state: Deployment, tools: dict[str, str], by: str, at: int) -> Map[str, Pin]:

@@ -7,14 +7,12 @@ Hashes named `arguments` and `result` point to payloads; keys and fingerprints a
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Any, ClassVar
 
-from gateway.core.values import dataclass
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Base of all events. `VERSION` rises when the meaning of a kind changes."""
 
     VERSION: ClassVar[int] = 1
@@ -23,15 +21,13 @@ class Event:
 # ---- run ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvent(Event):
+class RunEvent(Event, frozen=True):
     """An event of one run in a tree."""
 
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunOpened(RunEvent):
+class RunOpened(RunEvent, frozen=True):
     """`limits` are `Limits` as a dict; `policy_digest` is the set's; `opened_by` differs from `principal` for a child opened by token."""
 
     principal: str
@@ -48,19 +44,16 @@ class RunOpened(RunEvent):
     labels: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RunFrozen(RunEvent):
+class RunFrozen(RunEvent, frozen=True):
     by: str
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunResumed(RunEvent):
+class RunResumed(RunEvent, frozen=True):
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunClosing(RunEvent):
+class RunClosing(RunEvent, frozen=True):
     """No more admissions; `status` and `reason` are the terminal ones (DESIGN §4)."""
 
     status: str
@@ -69,8 +62,7 @@ class RunClosing(RunEvent):
     handoff: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunClosed(RunEvent):
+class RunClosed(RunEvent, frozen=True):
     """Every call is terminal or in doubt."""
 
     status: str
@@ -80,16 +72,14 @@ class RunClosed(RunEvent):
 # ---- turn ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TurnOpened(RunEvent):
+class TurnOpened(RunEvent, frozen=True):
     """`tokens` is what is set aside for the model call (`tokens_per_turn`)."""
 
     turn: int
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TurnAnswered(RunEvent):
+class TurnAnswered(RunEvent, frozen=True):
     """What the model asked for, before any of it ran. `calls`: [{call_id, tool, arguments (payload hash)}] in the model's order."""
 
     turn: int
@@ -97,16 +87,14 @@ class TurnAnswered(RunEvent):
     calls: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TurnClosed(RunEvent):
+class TurnClosed(RunEvent, frozen=True):
     """`status`: completed, cancelled or failed."""
 
     turn: int
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsageReported(RunEvent):
+class UsageReported(RunEvent, frozen=True):
     """`source`: self_reported (adds, never lowers) or reporter (the actual; releases what was set aside)."""
 
     turn: int
@@ -123,15 +111,13 @@ class UsageReported(RunEvent):
 # ---- call ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CallEvent(RunEvent):
+class CallEvent(RunEvent, frozen=True):
     """An event of one call."""
 
     call: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallAsked(CallEvent):
+class CallAsked(CallEvent, frozen=True):
     """What the three intake events (denied, held, admitted) have in common: what was asked, and by which door."""
 
     turn: int
@@ -143,16 +129,14 @@ class CallAsked(CallEvent):
     arguments: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallDenied(CallAsked):
+class CallDenied(CallAsked, frozen=True):
     """Refused before any byte went out. `findings` as dicts of `Finding`; `shadowed` are those that were only recorded."""
 
     findings: tuple[dict[str, Any], ...] = ()
     shadowed: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallHeld(CallAsked):
+class CallHeld(CallAsked, frozen=True):
     """Waits for people. `digest` binds all that an approver sees; `requirements` as dicts of `Requirement`."""
 
     hold: str = ""
@@ -171,8 +155,7 @@ class CallHeld(CallAsked):
     shadowed: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallAdmitted(CallAsked):
+class CallAdmitted(CallAsked, frozen=True):
     """The intent: durable before one byte of the attempt leaves. `hold` is consumed by it."""
 
     key: str = ""
@@ -189,8 +172,7 @@ class CallAdmitted(CallAsked):
     shadowed: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallSettled(CallEvent):
+class CallSettled(CallEvent, frozen=True):
     """What became of the attempt. `state`: succeeded, failed, cancelled, in_doubt. `result` is a payload hash.
 
     `usd_micros` is the actual posted for this attempt. `probe_at`: when the gateway asks what became of a call in doubt; None if a person must.
@@ -208,8 +190,7 @@ class CallSettled(CallEvent):
     probe_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallProbed(CallEvent):
+class CallProbed(CallEvent, frozen=True):
     """`tool` was asked what became of a call in doubt. `found`: happened, absent, unclear (neither or both), failed (no usable answer).
 
     `again_at`: when it is asked again; None where this ended the doubt, or where asking can't help.
@@ -221,8 +202,7 @@ class CallProbed(CallEvent):
     again_at: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallReconciled(CallEvent):
+class CallReconciled(CallEvent, frozen=True):
     """A doubt has ended. `state`: succeeded, failed (it did not happen), ready (it did not, and is sent once more), abandoned.
 
     `by` is a person, or `probe:TOOL`; `why` is their word. `result`: hash of the payload that a repeat is answered with.
@@ -234,8 +214,7 @@ class CallReconciled(CallEvent):
     result: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallReplayed(CallEvent):
+class CallReplayed(CallEvent, frozen=True):
     """A repeat was answered from the record of `call`; nothing was executed. `of` names the run that holds the record.
 
     `joined`: it waited for the running dispatch. `loop`: the reason of a loop that this repeat is part of; it counts as an interception.
@@ -253,8 +232,7 @@ class CallReplayed(CallEvent):
     loop: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallCancelled(CallEvent):
+class CallCancelled(CallEvent, frozen=True):
     """A call that waited for people (held, ready) ended before any dispatch."""
 
     reason: str
@@ -264,13 +242,11 @@ class CallCancelled(CallEvent):
 # ---- hold ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HoldEvent(CallEvent):
+class HoldEvent(CallEvent, frozen=True):
     hold: str
 
 
-@dataclass(frozen=True, slots=True)
-class VoteCast(HoldEvent):
+class VoteCast(HoldEvent, frozen=True):
     """`vote`: approve or deny. `groups`: the voter's, as authenticated, so that requirements can be counted from the record."""
 
     by: str
@@ -280,28 +256,24 @@ class VoteCast(HoldEvent):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HoldApproved(HoldEvent):
+class HoldApproved(HoldEvent, frozen=True):
     """Every requirement is met; the call is ready until `execute_by`."""
 
     execute_by: int
 
 
-@dataclass(frozen=True, slots=True)
-class HoldDenied(HoldEvent):
+class HoldDenied(HoldEvent, frozen=True):
     by: str
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HoldExpired(HoldEvent):
+class HoldExpired(HoldEvent, frozen=True):
     """Nobody decided in time (`approval.expired`), or nobody executed in time (`approval.lapsed`)."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class HoldVoided(HoldEvent):
+class HoldVoided(HoldEvent, frozen=True):
     """What was approved no longer is what would run: `what` changed (tool or rule)."""
 
     what: str
@@ -310,13 +282,11 @@ class HoldVoided(HoldEvent):
 # ---- principal ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PrincipalEvent(Event):
+class PrincipalEvent(Event, frozen=True):
     principal: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunRegistered(PrincipalEvent):
+class RunRegistered(PrincipalEvent, frozen=True):
     """A root run counts against the principal's open runs; `run_key`, and what it `continues`, belong to it for good."""
 
     run: str
@@ -325,25 +295,21 @@ class RunRegistered(PrincipalEvent):
     continues: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunReleased(PrincipalEvent):
+class RunReleased(PrincipalEvent, frozen=True):
     run: str
 
 
-@dataclass(frozen=True, slots=True)
-class HoldCounted(PrincipalEvent):
+class HoldCounted(PrincipalEvent, frozen=True):
     """A held call of any of the principal's runs counts until it is decided and executed, or ended."""
 
     hold: str
 
 
-@dataclass(frozen=True, slots=True)
-class HoldReleased(PrincipalEvent):
+class HoldReleased(PrincipalEvent, frozen=True):
     hold: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunRefused(PrincipalEvent):
+class RunRefused(PrincipalEvent, frozen=True):
     """A run was not opened, or a call had no run to stand in."""
 
     reason: str
@@ -353,8 +319,7 @@ class RunRefused(PrincipalEvent):
 # ---- gateway ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PoliciesLoaded(Event):
+class PoliciesLoaded(Event, frozen=True):
     """`number` rises by one with each new set of files; `digest` is over all of them; texts stand in `policies` by digest."""
 
     number: int
@@ -362,8 +327,7 @@ class PoliciesLoaded(Event):
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsPinned(Event):
+class ToolsPinned(Event, frozen=True):
     """An upstream was seen for the first time (or its own definitions in the deployment's files changed): what it offered counts as accepted.
 
     `tools`: full name -> digest of its definition, whose canonical text stands beside the policies' by that digest.
@@ -373,8 +337,7 @@ class ToolsPinned(Event):
     tools: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsAccepted(Event):
+class ToolsAccepted(Event, frozen=True):
     """An operator accepted these definitions in place of those before, or of none."""
 
     by: str

@@ -6,12 +6,12 @@ Times are integer milliseconds: `…_at` since the Unix epoch, `…_ms` a durati
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import field, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
-from gateway.core.values import dataclass
+from msgspec import Struct, field
 
 Json = Any
 """A parsed JSON value: dict, list, str, int, float, bool or None."""
@@ -29,8 +29,7 @@ class Effect(StrEnum):
         return self is not Effect.READ_ONLY
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(Struct, frozen=True):
     """Who is accountable, as authentication found it; nothing here comes from a request's body."""
 
     id: str
@@ -46,15 +45,14 @@ class Principal:
         return self.id in names or any(f"group:{group}" in names for group in self.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class PrincipalCaps:
+class PrincipalCaps(Struct, frozen=True):
     """What one principal may have at once, over all its runs; None = unlimited."""
 
     open_runs: int | None = 20
     open_holds: int | None = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
     """A named operation of an upstream as the catalog holds it.
 
@@ -68,7 +66,7 @@ class Tool:
     local_name: str
     definition: Mapping[str, Json]
     digest: str
-    shape: Any = field(default=None, compare=False)
+    shape: Any = dataclasses.field(default=None, compare=False)
     unsupported: str | None = None
     unaccepted: str | None = None
 
@@ -77,8 +75,7 @@ class Tool:
         return self.unsupported is None and self.unaccepted is None
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(Struct, frozen=True):
     """What a call or a turn takes from a purse; pending while unknown, then posted."""
 
     turns: int = 0
@@ -106,8 +103,7 @@ class Amounts:
 NOTHING = Amounts()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """A run's caps as fixed when it opened (policy, ceilings, the caller's own tightening); None = unlimited."""
 
     turns: int | None = None
@@ -127,8 +123,7 @@ class Limits:
     close_on: tuple[str, ...] = ("turns", "tokens", "cost", "deadline")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One guard's objection. `rule` is `file:line` of the rule that speaks. `closes`: the run ends with it (the reason's run reason)."""
 
     guard: str
@@ -138,8 +133,7 @@ class Finding:
     closes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """One rule's demand for people: `quorum` of `approvers`, decided within `expires_in_ms`, executed within `execute_within_ms`."""
 
     rule: str
@@ -160,8 +154,7 @@ class Malformed(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallRequest:
+class CallRequest(Struct, frozen=True):
     """One tool call as a door read it. `arguments` is a dict, or `Malformed`.
 
     `wait_ms` caps waiting for people and for another's dispatch (None: the rule's `hold_open`).
@@ -178,8 +171,7 @@ class CallRequest:
     trace: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """Bytes that stand beside an event, which holds only `hash` = sha256(salt + data): erasable, unguessable."""
 
     hash: str
@@ -187,8 +179,7 @@ class Payload:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What one attempt came to. `state` is the call's next state: succeeded, failed, cancelled or in_doubt.
 
     `not_applied`: the upstream surely did nothing (frees the key). `answered`: the upstream gave a definite answer, `result`.
@@ -207,12 +198,8 @@ class Outcome:
     retry_after_ms: int | None = None
     whole: Mapping[str, Json] | None = None
 
-    def but(self, **changes: Any) -> Self:
-        return replace(self, **changes)
 
-
-@dataclass(frozen=True, slots=True)
-class BudgetLeft:
+class BudgetLeft(Struct, frozen=True):
     """What is left, in every answer. None = unlimited; turns_left is "unmetered" where no turn was ever declared."""
 
     turns_left: int | str | None
@@ -225,8 +212,7 @@ class BudgetLeft:
     warning: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """The call has a definite result: fresh, or `replayed` from the record with `message` and `differences` beside it."""
 
     call: str
@@ -239,8 +225,7 @@ class Completed:
     differences: Json = None
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Nothing was dispatched. The first finding's reason is the answer's; `run_status`/`run_reason` say if the run ended."""
 
     call: str | None
@@ -248,8 +233,7 @@ class Refused:
     budget: BudgetLeft | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """Waits for people; nothing was executed. `state` is held, or ready when approved and not yet executed."""
 
     call: str
@@ -261,16 +245,14 @@ class Held:
     state: str = "held"
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What the tool of a running call asks its client: id -> {method, params}. `number` counts the questions of one call."""
 
     number: int
     requests: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """The one dispatch of this key is still running; the caller's patience ended first (`call.in_flight`), or its tool asks the caller."""
 
     call: str
@@ -278,8 +260,7 @@ class Busy:
     question: Question | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """Dispatched or tried, and the upstream gave no answer (timeout, unavailable), or the call was cancelled."""
 
     call: str
@@ -287,8 +268,7 @@ class Failed:
     budget: BudgetLeft
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """A write whose outcome nobody knows (`call.in_doubt`); only a person or a probe settles it. `call` is the reconciliation id."""
 
     call: str

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from gateway.core.policy import PolicySet
-from gateway.core.values import dataclass
 
 OWN = "*"
 """`as: "*"`: the tool's own name, as its upstream gives it."""
 SHORT = r"(?!.*__)[A-Za-z0-9_-]{1,64}"
 
 
-@dataclass(frozen=True)
-class ShortNames:
+class ShortNames(Struct, frozen=True):
     """`tools`: short name -> tool; `names`: tool -> short name; `prefixed`: tool -> why it has none though its rule says `as`."""
 
     tools: Mapping[str, str]

@@ -22,15 +22,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
 from gateway.core.model import Effect, Json, Outcome
 from gateway.core.policy import Idempotency
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """`sent`: bytes may have left. `retry`: the same attempt again may end otherwise. `reason`: what a read's caller is told."""
 
     sent: bool
@@ -130,7 +131,7 @@ def standing(earlier: Outcome | None, last: Outcome) -> Outcome:
     """
     if earlier is None or earlier.state != "in_doubt" or not (last.not_applied or last.retry):
         return last
-    return earlier.but(retry=last.retry, retry_after_ms=last.retry_after_ms)
+    return replace(earlier, retry=last.retry, retry_after_ms=last.retry_after_ms)
 
 
 def _says_nothing_done(result: Mapping[str, Json], idempotency: Idempotency) -> bool:

@@ -7,14 +7,13 @@ the policy's first match, and each ceiling's; the strictest wins. No rule means 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
 from gateway.core.guards.guard import Condition, Guard, Placed, Stage, Value
 from gateway.core.model import Effect, Finding, Limits, Principal, Requirement
-from gateway.core.values import dataclass
 
 _EFFECTS = list(Effect)
 _REMEMBERED = 2_000
@@ -216,7 +215,7 @@ def ungoverned(principal: Principal, task_type: str, named: str | None) -> Findi
 def stricter(one: Limits, two: Limits) -> Limits:
     """Field by field the lower cap; closing and requiring add up, pausing needs both."""
     lower: dict[str, Any] = {}
-    for name in Limits.__dataclass_fields__:
+    for name in Limits.__struct_fields__:
         a, b = getattr(one, name), getattr(two, name)
         if name == "close_on":
             lower[name] = tuple(sorted({*a, *b}))

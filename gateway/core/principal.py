@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from immutables import Map
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gateway.core import events as e
-from gateway.core.run import but
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class PrincipalState:
+class PrincipalState(Struct, frozen=True):
     """`run_keys` never forgets (`POST /runs` with a known key returns that run, closed ones too). `implicit`: the newest implicit run.
 
     `continued`: a run -> its one successor.
@@ -35,15 +32,15 @@ def evolve_principal(state: PrincipalState, seq: int, at: int, event: e.Event) -
             keys = state.run_keys if event.run_key is None else state.run_keys.set(event.run_key, event.run)
             continued = state.continued if event.continues is None else state.continued.set(event.continues, event.run)
             implicit = event.run if event.implicit else state.implicit
-            state = but(state, open_runs=state.open_runs.set(event.run, at), run_keys=keys, continued=continued, implicit=implicit)
+            state = replace(state, open_runs=state.open_runs.set(event.run, at), run_keys=keys, continued=continued, implicit=implicit)
         case e.RunReleased():
-            state = but(state, open_runs=state.open_runs.delete(event.run))
+            state = replace(state, open_runs=state.open_runs.delete(event.run))
         case e.HoldCounted():
-            state = but(state, open_holds=state.open_holds.set(event.hold, at))
+            state = replace(state, open_holds=state.open_holds.set(event.hold, at))
         case e.HoldReleased():
-            state = but(state, open_holds=state.open_holds.delete(event.hold))
+            state = replace(state, open_holds=state.open_holds.delete(event.hold))
         case e.RunRefused():
-            state = but(state, refused=state.refused + 1)
+            state = replace(state, refused=state.refused + 1)
         case _:
             raise TypeError(f"{type(event).__name__} has no place in a principal's stream")
-    return but(state, seq=seq, at=at)
+    return replace(state, seq=seq, at=at)

@@ -5,11 +5,10 @@ Codes are stable and dotted. Doors take statuses from here, never from themselve
 
 from __future__ import annotations
 
-from gateway.core.values import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """`run_reason`: the terminal reason where this code may end the run. `hint`: what a model or caller should do next.
 
     `wait_s`: seconds after which asking again may help; None where waiting changes nothing. `binding`: no policy's `shadow` suspends it.

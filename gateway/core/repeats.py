@@ -7,59 +7,52 @@ continues. Occurrences of one fingerprint only ever rise, so that no key is disp
 from __future__ import annotations
 
 from immutables import Map
+from msgspec import Struct
 
 from gateway.core.model import Effect
 from gateway.core.policy import Idempotency
 from gateway.core.run import CallRecord, Run, Tree
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
+class Fresh(Struct, frozen=True):
     """Nothing binds this call: it is judged and dispatched as this occurrence."""
 
     occurrence: int
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """The record answers. `same_call_id`: found by the caller's own id, so it is no sign of a loop."""
 
     record: CallRecord
     same_call_id: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(Struct, frozen=True):
     """The same call is running; its outcome is this call's."""
 
     record: CallRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """It is held, or (`ready`) approved and may go on."""
 
     record: CallRecord
     ready: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Sticky:
+class Sticky(Struct, frozen=True):
     """A person said no to exactly this."""
 
     record: CallRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Doubtful:
+class Doubtful(Struct, frozen=True):
     """It may have happened; only a person or a probe can tell."""
 
     record: CallRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Reused:
+class Reused(Struct, frozen=True):
     """The same identity was used for something else."""
 
     what: str
@@ -71,8 +64,7 @@ Past = tuple[tuple[Tree, Run], ...]
 """The run and those it continues, newest first, each with its tree."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What identifies a call. `call_id` only if the principal is trusted with it."""
 
     turn: int

@@ -7,27 +7,16 @@ Children live in their root's tree, so that one purse is one state. All maps are
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from immutables import Map
+from msgspec import Struct, field
 
 from gateway.core.model import Effect, Limits, Requirement
-from gateway.core.values import dataclass
-
-T = TypeVar("T")
 
 
-def but(thing: T, **changes: Any) -> T:
-    """A copy of a frozen dataclass with some fields changed; twenty times as fast as `dataclasses.replace` on wide ones."""
-    new = object.__new__(type(thing))
-    object.__setattr__(new, "__dict__", thing.__dict__ | changes)
-    return new
-
-
-@dataclass(frozen=True)
-class Vote:
+class Vote(Struct, frozen=True):
     """One person's say. `groups` as authenticated then."""
 
     by: str
@@ -37,8 +26,7 @@ class Vote:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """A call that waits for people. `digest` is what a vote must echo; `reason` says how it ended without a yes."""
 
     id: str
@@ -74,8 +62,7 @@ class Hold:
         return {"held": self.expires_at, "approved": self.execute_by}.get(self.state)
 
 
-@dataclass(frozen=True)
-class CallRecord:
+class CallRecord(Struct, frozen=True):
     """One call. `arguments` and `result` are payload hashes. `usd_micros`: pending while live, the posted actual after.
 
     `probe_at`, `probes`: when a doubt is asked about next, and how often it was.
@@ -122,8 +109,7 @@ class CallRecord:
         return self.reason
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One model call and what it asked for. `tokens`: set aside for it; `reported`: what usage reports added up to.
 
     `paused_ms`: the run's pauses before it opened.
@@ -141,8 +127,7 @@ class Turn:
     closed_at: int | None = None
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """One task of one agent. `facts`: each LIMIT guard's little state, by kind. `live`: held, ready and admitted calls with their state.
 
     `by_print`: (tool, fingerprint) -> operation_id -> the latest call; refused calls bind nothing and stand in no index.
@@ -202,8 +187,7 @@ class Run:
         return self.paused_ms + (now - self.paused_at if self.paused_at is not None else 0)
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """The state of one run stream. `last_write`: upstream -> seq of the last admitted write on it (DESIGN §4, supersession)."""
 
     seq: int = 0

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import asdict
 
 from gateway.core.model import BudgetLeft, Completed, Held, Requirement
 from gateway.core.run import CallRecord, Hold, Run

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from gateway.core.assess import review
 from gateway.core.decide import settle
@@ -18,7 +21,6 @@ from gateway.core.model import Effect, Json, Outcome, Payload, Tool
 from gateway.core.outcomes import called_off, outcome_of_answer, outcome_of_fault, standing
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Tree, stream_of
-from gateway.core.values import dataclass
 from gateway.engine.alarms import Alarms
 from gateway.engine.desk import Decide, Desk
 from gateway.engine.inquiry import NO_ANSWER, Answers, Inquiry
@@ -261,9 +263,9 @@ class Flights(Desk):
     def _linked(self, record: CallRecord, outcome: Outcome) -> Outcome:
         """A result that is too long to be shown can still be had, unless another attempt may take its place."""
         if outcome.whole is None or outcome.result is None or outcome.retry:
-            return outcome if outcome.whole is None else outcome.but(whole=None)
+            return outcome if outcome.whole is None else replace(outcome, whole=None)
         kept = self.ids.seal(stream_of(record.run), outcome.whole)
-        return outcome.but(result=linked(outcome.result, record.run, record.id, kept.hash, len(kept.data)))
+        return replace(outcome, result=linked(outcome.result, record.run, record.id, kept.hash, len(kept.data)))
 
     async def _again(self, flight: Flight, outcome: Outcome) -> tuple[CallRecord, Tree]:
         record, result = flight.record, self._sealed(flight.record, outcome)

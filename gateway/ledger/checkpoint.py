@@ -1,7 +1,7 @@
 """Folded states as text and back, without pickle: a ledger's file must not be able to run code.
 
 Scalars and objects with text keys stand as in JSON. Every array begins with what it is: `l`ist, `t`uple, `s`et (frozen), `m`ap
-(immutables; keys of any kind, alternating with values), `e`num member, `c`lass (a frozen dataclass with its non-default fields).
+(immutables; keys of any kind, alternating with values), `e`num member, `c`lass (a struct with its non-default fields).
 Classes are named `module:Class` below one package, and only those that are already imported are made.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
 
 from immutables import Map
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
 
-from gateway.ledger.codec import Unreadable, default_of, values_of
+from gateway.ledger.codec import Unreadable
 from gateway.wire import json
 
 _PLAIN: Final = frozenset({str, int, bool, float, type(None)})
@@ -24,7 +25,7 @@ _DEPTH: Final = 1000
 
 
 class Checkpoints:
-    """Writes and reads states made of the dataclasses and enums of one package."""
+    """Writes and reads states made of the structs and enums of one package."""
 
     def __init__(self, package: str) -> None:
         self._prefix = package + "."
@@ -59,31 +60,29 @@ class Checkpoints:
         return packer(value)
 
     def _packer(self, kind: type) -> Callable[[Any], Any]:
-        name = f"{kind.__module__}:{kind.__qualname__}".removeprefix(self._prefix)
-        if self._class(name) is not kind:
+        called = f"{kind.__module__}:{kind.__qualname__}".removeprefix(self._prefix)
+        if self._class(called) is not kind:
             raise TypeError(f"{kind.__module__}.{kind.__qualname__} can't stand in a checkpoint: it isn't what its name says")
         if issubclass(kind, Enum):
-            return lambda member: ["e", name, member.value]
-        own = tuple(field for field in fields(kind) if field.init)  # type: ignore[arg-type]  # `_class` let it through
-        names, defaults = tuple(field.name for field in own), tuple(map(default_of, own))
-        values, pack = values_of(names), self._pack
+            return lambda member: ["e", called, member.value]
+        defaults, pack = [(field.name, _default(field)) for field in fields(kind)], self._pack  # type: ignore[arg-type]  # `_class` let it through
 
         def packed(thing: Any) -> Any:
-            written = zip(names, defaults, values(thing), strict=True)
-            changed = [(each, value) for each, default, value in written if value is not default and value != default]
-            return ["c", name, {each: value if type(value) in _PLAIN else pack(value) for each, value in changed}]
+            held = [(name, getattr(thing, name), default) for name, default in defaults]
+            changed = [(name, value) for name, value, default in held if value is not default and value != default]
+            return ["c", called, {each: value if type(value) in _PLAIN else pack(value) for each, value in changed}]
 
         return packed
 
     def _class(self, name: str) -> type:
-        """A dataclass or enum of the package, by its written name; nothing is imported for it."""
+        """A struct or enum of the package, by its written name; nothing is imported for it."""
         found = self._classes.get(name)
         if found is None:
             module, _, qualname = name.partition(":")
             module = self._prefix + module
             found = getattr(sys.modules.get(module), qualname, None)
-            if not isinstance(found, type) or found.__module__ != module or not (is_dataclass(found) or issubclass(found, Enum)):
-                raise TypeError(f"{name} is no dataclass or enum of {self._prefix}*")
+            if not isinstance(found, type) or found.__module__ != module or not issubclass(found, (Struct, Enum)):
+                raise TypeError(f"{name} is no struct or enum of {self._prefix}*")
             self._classes[name] = found
         return found
 
@@ -102,3 +101,8 @@ class Checkpoints:
             return Map(zip(halves, halves, strict=True))
         make = {"l": list, "t": tuple, "s": frozenset}[tag]
         return make(self._unpack(each) for each in rest)
+
+
+def _default(field: FieldInfo) -> Any:
+    """For a field without a default a value that equals nothing."""
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()

@@ -6,78 +6,42 @@ Arrays come back as tuples where the field says so; inside a dict they come back
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields
 from hashlib import sha256
-from operator import attrgetter
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Final
+
+import msgspec
 
 from gateway.core.events import KINDS, Event
 from gateway.wire import json
 
-_DEPTH: Final = 1000  # more than `dumps` can write, so that whatever was recorded can be read
+_DEPTH: Final = 1000  # more than can be written, so that whatever was recorded can be read
 
 
 class Unreadable(ValueError):
     """A recorded text that this code can't read: newer, foreign or damaged."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """How one kind is written: its fields with their defaults, in order, and which of them are tuples."""
-
-    kind: type[Event]
-    names: tuple[str, ...]
-    defaults: tuple[Any, ...]
-    tuples: tuple[str, ...]
-    values: Callable[[Event], tuple[Any, ...]]
-
-
-def default_of(field: Field[Any]) -> Any:
-    """A field's default; for a field without one a value that equals nothing."""
-    if field.default is not MISSING:
-        return field.default
-    return field.default_factory() if field.default_factory is not MISSING else MISSING
-
-
-def values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """A getter of these attributes, always as a tuple (`attrgetter` gives a bare value for one name)."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda thing: tuple(getattr(thing, name) for name in names)
-
-
-def _shape(kind: type[Event]) -> _Shape:
-    own = fields(kind)
-    hints = get_type_hints(kind)
-    names = tuple(field.name for field in own)
-    tuples = tuple(name for name in names if get_origin(hints[name]) is tuple)
-    return _Shape(kind, names, tuple(map(default_of, own)), tuples, values_of(names))
-
-
-_SHAPES: Final = {kind: _shape(kind) for kind in KINDS.values()}
+_READERS: Final = {name: msgspec.json.Decoder(kind).decode for name, kind in KINDS.items()}
+_written: Final = msgspec.json.Encoder().encode
 
 
 def encode(event: Event) -> str:
     """The body of an event. Raises TypeError or ValueError for a field that holds no JSON value."""
-    shape = _SHAPES[type(event)]
-    written = zip(shape.names, shape.defaults, shape.values(event), strict=True)
-    return json.dumps({name: value for name, default, value in written if value is not default and value != default}).decode()
+    return _written(event).decode()
 
 
 def decode(kind: str, version: int, body: str) -> Event:
     """The event of a body. Raises Unreadable."""
-    shape = _SHAPES.get(KINDS.get(kind, Event))
-    if shape is None or version > shape.kind.VERSION:
+    read = _READERS.get(kind)
+    if read is None or version > KINDS[kind].VERSION:
         raise Unreadable(f"{kind} version {version} is not known here: written by a newer gateway")
     try:
-        given = json.parse(body.encode(), max_depth=_DEPTH)
-        for name in shape.tuples:
-            if name in given:
-                given[name] = tuple(given[name])
-        return shape.kind(**given)
-    except (TypeError, ValueError) as error:
+        event = read(body)
+        if _written(event) != body.encode():  # of two equal keys msgspec keeps the last
+            json.parse(body.encode(), max_depth=_DEPTH)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Unreadable(f"{kind} version {version}: {error}") from None
+    return event
 
 
 def genesis(stream: str) -> str:

@@ -13,9 +13,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from gateway.core import events as e
 from gateway.core.canonical import call_key, fingerprint

@@ -6,8 +6,9 @@ Reads as: given a `World` in which things happened, when a command, then its ver
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from gateway.core import events as e
 from gateway.core.assess import Assessment, assess
@@ -38,7 +39,7 @@ BOSS = Principal("user:boss", frozenset({"finance", "leads"}), roles=frozenset({
 
 DONE = Outcome("succeeded", result={"content": []}, answered=True)
 ERROR = Outcome("failed", "tool.error", result={"isError": True}, answered=True)
-FREED = ERROR.but(not_applied=True)
+FREED = replace(ERROR, not_applied=True)
 REFUSED = Outcome("failed", "upstream.unavailable", not_applied=True, retry=True)
 TIMEOUT = Outcome("failed", "tool.timeout", retry=True)
 DOUBT = Outcome("in_doubt", "call.in_doubt")
@@ -281,7 +282,7 @@ class World:
         """A call that must be admitted, and its outcome."""
         answer = self.call(name, **asked)
         assert isinstance(answer, calls.Admit), answer
-        self.settle(answer, outcome if result is None else outcome.but(result={"structuredContent": result}))
+        self.settle(answer, outcome if result is None else replace(outcome, result={"structuredContent": result}))
         return self.record(answer)
 
     def again(self, call: Any, outcome: Outcome | None = TIMEOUT, *, attempt: int | None = None, owner: str = "one", dead: bool = False) -> Any:

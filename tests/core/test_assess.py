@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.assess import Assessment, assess, review
 from gateway.core.canonical import fingerprint
@@ -267,7 +269,7 @@ def capped(max_bytes: int) -> ResultGuard:
     return ResultGuard(max_bytes, (), None)
 
 
-BIG = DONE.but(result={"content": [{"type": "text", "text": "x" * 500}]})
+BIG = replace(DONE, result={"content": [{"type": "text", "text": "x" * 500}]})
 
 
 def test_a_result_passes_as_it_is() -> None:
@@ -276,7 +278,7 @@ def test_a_result_passes_as_it_is() -> None:
 
 
 def test_a_result_that_may_not_be_seen_is_replaced_and_the_call_has_failed() -> None:
-    after = review(rule("*", READ, replace(capped(100), redact=(("a",),))), BIG)
+    after = review(rule("*", READ, dataclasses.replace(capped(100), redact=(("a",),))), BIG)
     assert (after.state, after.reason, after.answered, after.result and after.result["isError"]) == ("failed", "result.too_large", True, True)
 
 
@@ -286,7 +288,7 @@ def test_a_result_that_is_only_too_long_is_kept_and_the_call_has_succeeded() -> 
 
 
 def test_a_doubt_stays_a_doubt_whatever_its_result() -> None:
-    after = review(rule("*", READ, capped(100)), DOUBT.but(result=BIG.result))
+    after = review(rule("*", READ, capped(100)), replace(DOUBT, result=BIG.result))
     assert (after.state, after.reason) == ("in_doubt", "result.too_large")
 
 
@@ -301,5 +303,5 @@ def test_a_shadowed_review_changes_nothing() -> None:
 
 def test_every_review_sees_what_the_one_before_left() -> None:
     redact = ResultGuard(10_000, (("a",),), None)
-    after = review(rule("*", READ, redact, capped(60)), DONE.but(result={"structuredContent": {"a": "x" * 500}}))
+    after = review(rule("*", READ, redact, capped(60)), replace(DONE, result={"structuredContent": {"a": "x" * 500}}))
     assert (after.state, after.result) == ("succeeded", {"structuredContent": {"a": "[redacted]"}})

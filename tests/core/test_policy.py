@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from gateway.core.guards.allow import Allow
 from gateway.core.guards.budgets import Budgets

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.model import Effect, Outcome
@@ -48,7 +49,7 @@ def test_a_repeat_of_a_running_call_joins_its_dispatch(effect: Effect) -> None:
     assert (verdict(answer), answer.record.id, world.kinds) == ("join", world.record(first).id, [])
 
 
-@pytest.mark.parametrize("outcome", [DONE, ERROR, ERROR.but(status=404), ERROR.but(status=503)])
+@pytest.mark.parametrize("outcome", [DONE, ERROR, replace(ERROR, status=404), replace(ERROR, status=503)])
 @pytest.mark.parametrize("name", ["crm.set", "mail.send"])
 def test_a_definite_answer_to_a_write_is_replayed(name: str, outcome: Outcome) -> None:
     world = opened()

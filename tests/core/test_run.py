@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.model import Limits, Requirement
-from gateway.core.run import Hold, Run, Tree, Vote, but, ends_at, idle_at, principal_stream, stream_of
+from gateway.core.run import Hold, Run, Tree, Vote, ends_at, idle_at, principal_stream, stream_of
 from tests.core.build import ACT, NOW, READ, WRITE, World, asks, opened, policy, rule
 
 MINUTE = 60_000
@@ -18,7 +18,7 @@ PAUSES: dict[str, Any] = {"deadline_ms": 10_000, "pause_while_held": True, "idle
 
 def test_a_changed_copy_leaves_the_first_as_it_was() -> None:
     tree = Tree()
-    assert (but(tree, seq=5), tree) == (Tree(seq=5), Tree())
+    assert (replace(tree, seq=5), tree) == (Tree(seq=5), Tree())
 
 
 # ---- ids ----------------------------------------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def test_a_lineage_goes_up_and_a_family_down() -> None:
 def test_a_lineage_may_be_longer_than_pythons_stack() -> None:
     world = opened()
     run, tree = world.run(), world.tree()
-    runs = {f"run_r1.{n}": but(run, id=f"run_r1.{n}", parent=f"run_r1.{n - 1}" if n > 1 else "run_r1") for n in range(1, 2_000)}
-    deep = but(tree, runs=tree.runs.update(runs))
+    runs = {f"run_r1.{n}": replace(run, id=f"run_r1.{n}", parent=f"run_r1.{n - 1}" if n > 1 else "run_r1") for n in range(1, 2_000)}
+    deep = replace(tree, runs=tree.runs.update(runs))
     assert len(deep.lineage("run_r1.1999")) == 2_000
     assert deep.deadline_at("run_r1.1999", NOW) == run.age_out_at
 
@@ -194,7 +194,7 @@ def test_a_deadline_is_due_and_so_is_silence() -> None:
 
 def test_what_is_due_changes_at_most_once_a_minute_with_activity() -> None:
     run = opened().run()
-    assert {idle_at(but(run, active_at=NOW // MINUTE * MINUTE + late)) for late in range(0, MINUTE, 7_000)} == {idle_at(run)}
+    assert {idle_at(replace(run, active_at=NOW // MINUTE * MINUTE + late)) for late in range(0, MINUTE, 7_000)} == {idle_at(run)}
 
 
 def test_a_deadline_that_only_refuses_is_not_due() -> None:
@@ -238,7 +238,7 @@ def test_a_closing_run_with_nothing_live_is_due_at_once_and_with_a_running_call_
     call = world.call("crm.set", run=child)
     world.finish()
     assert world.tree().due_at() is None
-    tree = but(world.tree(), runs=world.tree().runs.set(child, but(world.run(child), live=world.run(child).live.delete(call.call))))
+    tree = replace(world.tree(), runs=world.tree().runs.set(child, replace(world.run(child), live=world.run(child).live.delete(call.call))))
     assert tree.due_at() == 0
 
 
@@ -272,4 +272,4 @@ def test_a_hold_that_has_ended_is_due_never() -> None:
 def test_only_an_open_run_takes_calls() -> None:
     run = opened(policy(rule("*", READ))).run()
     assert isinstance(run, Run)
-    assert [but(run, state=state).takes_calls for state in ("open", "frozen", "closing", "closed")] == [True, False, False, False]
+    assert [replace(run, state=state).takes_calls for state in ("open", "frozen", "closing", "closed")] == [True, False, False, False]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.events import CallAdmitted
 from gateway.core.model import Completed, Doubt
@@ -98,7 +99,7 @@ async def test_without_the_tool_or_the_arguments_what_did_not_happen_is_not_sent
         if missing == "the tool":
             del desk.tools.shelf[ASKED]
         elif missing == "the definition":
-            desk.tools.shelf[ASKED] = replace(desk.tools.shelf[ASKED], digest="another")
+            desk.tools.shelf[ASKED] = dataclasses.replace(desk.tools.shelf[ASKED], digest="another")
         assert (await desk.engine.reconcile(MIA, run, held.call, ABSENT)).state == "failed"
         assert desk.tools.sent == []
 

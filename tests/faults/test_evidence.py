@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.canonical import fingerprint
-from gateway.core.run import CallRecord, but
+from gateway.core.run import CallRecord
 from gateway.ports import Recorded
 from tests.core.build import ACT, DONE, DOUBT, World, never, opened, policy, rule
 from tests.faults.evidence import Accounts, Told, contradictions
@@ -36,7 +36,7 @@ class Story:
         return Entry(phase, "pay", record.key, {"id": id}, self.world.now + after_ms)
 
     def changes(self, record: CallRecord, **changes: Any) -> None:
-        self.records[record.id] = but(record, **changes)
+        self.records[record.id] = replace(record, **changes)
 
     def accounts(self) -> Accounts:
         events = [Recorded(self.world.run_id, seq, "", at, event, "") for seq, (at, event) in enumerate(self.events, 1)]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from immutables import Map
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gateway.core.events import Event, RunFrozen
 from gateway.core.model import Payload
 from gateway.ports import Decision, Step
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(Struct, frozen=True):
     seq: int = 0
     at: int = 0
     by: Map[str, int] = field(default_factory=Map)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 from gateway.core import events as events_module
 from gateway.core.events import KINDS, Event, RunFrozen, RunOpened, TurnAnswered, VoteCast
@@ -32,7 +33,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 def events(kind: type[Event]) -> st.SearchStrategy[Event]:
     hints = get_type_hints(kind)
-    required = {each.name: values(hints[each.name]) for each in fields(kind) if each.default is each.default_factory is MISSING}
+    required = {each.name: values(hints[each.name]) for each in fields(kind) if each.default is each.default_factory is NODEFAULT}
     optional = {each.name: values(hints[each.name]) for each in fields(kind) if each.name not in required}
     return st.fixed_dictionaries(required, optional=optional).map(lambda given: kind(**given))
 
@@ -68,7 +69,7 @@ def test_a_text_that_is_nul_or_outside_the_basic_plane_survives() -> None:
     assert decode("RunFrozen", 1, encode(event)) == event
 
 
-@pytest.mark.parametrize("bad", ["\ud800", object(), {1: 2}])
+@pytest.mark.parametrize("bad", ["\ud800", object(), {"in": object()}])
 def test_what_has_no_text_is_refused_when_written(bad: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         encode(RunFrozen("run_1", bad))

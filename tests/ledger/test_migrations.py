@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import streams
 from gateway.core.events import HoldApproved

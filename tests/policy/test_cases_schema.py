@@ -14,7 +14,7 @@ def test_it_is_a_json_schema_in_plain_json() -> None:
 
 
 def test_budget_names_what_every_answer_carries() -> None:
-    assert set(BUDGET) <= set(BudgetLeft.__dataclass_fields__)
+    assert set(BUDGET) <= set(BudgetLeft.__struct_fields__)
 
 
 def test_verdicts_are_those_of_the_glossary() -> None:

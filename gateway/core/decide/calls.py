@@ -6,7 +6,9 @@ Pure: the engine gives the command, the ledger the states and the time. The answ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from gateway.core import events as e
 from gateway.core.assess import Assessment, attempt, broken
@@ -34,11 +36,9 @@ from gateway.core.repeats import (
 )  # fmt: skip
 from gateway.core.run import CallRecord, Hold, Run, Tree, principal_stream, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class CallCommand:
+class CallCommand(Struct, frozen=True):
     """What the engine asks the ledger to decide. `arguments` is the sealed payload; `lease_ms` is added to the attempt's deadline."""
 
     run: str
@@ -51,38 +51,33 @@ class CallCommand:
     open_holds: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """Durable intent: dispatch this attempt now."""
 
     call: str
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """Nothing happens. `call` is the refused call's own id, or that of the record that refuses it."""
 
     call: str | None
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Held for people, by this call or already."""
 
     call: str
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The record answers."""
 
     record: CallRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Reassess:
+class Reassess(Struct, frozen=True):
     """The run is governed by another policy set than the one it was judged by."""
 
     digest: str

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.holds import askers
@@ -17,9 +20,8 @@ from gateway.core.guards.guard import ConditionFault
 from gateway.core.guards.result import structured
 from gateway.core.model import Finding, Outcome, Payload, Principal
 from gateway.core.policy import Probe, ToolRule
-from gateway.core.run import CallRecord, Tree, but, stream_of
+from gateway.core.run import CallRecord, Tree, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 OUTCOMES = ("happened", "did_not_happen", "abandoned")
 """What a person may say."""
@@ -31,8 +33,7 @@ MOST_WAIT_MS = 6 * 3_600_000
 # ---- by a person --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Again:
+class Again(Struct, frozen=True):
     """What one more dispatch takes. `tool_digest`: the definition as it is now."""
 
     rule: ToolRule
@@ -41,8 +42,7 @@ class Again:
     lease_ms: int
 
 
-@dataclass(frozen=True)
-class ReconcileCommand:
+class ReconcileCommand(Struct, frozen=True):
     """A person's word, one of OUTCOMES. `approvers`: whom the call's rule names; `result`: what a repeat is answered with if it happened.
 
     `again` is None where the call can't be sent any more: its tool, rule or arguments are gone.
@@ -91,15 +91,14 @@ def _may_go_again(draft: Draft, record: CallRecord, again: Again) -> bool:
     same = record.tool_digest in ("", again.tool_digest) and draft.tree.runs[record.run].policy_digest == record.policy_digest
     if not same or key_forgotten(record, again.rule, draft.now):
         return False
-    in_no_turn = but(record, turn=0)  # it has its place in its turn already
+    in_no_turn = replace(record, turn=0)  # it has its place in its turn already
     return may_start(draft, in_no_turn, again.rule, one_more(again.rule))
 
 
 # ---- by a probe ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ProbedCommand:
+class ProbedCommand(Struct, frozen=True):
     """What a probe found out. `probes`: how many there had been when this one began. `result`: what a repeat gets if it happened."""
 
     call: str

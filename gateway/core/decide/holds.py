@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.model import Finding, Principal
 from gateway.core.run import Hold, Tree, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class VoteCommand:
+class VoteCommand(Struct, frozen=True):
     """`vote`: approve or deny. `digest`: what the voter saw."""
 
     hold: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
@@ -11,11 +13,9 @@ from gateway.core.model import NOTHING
 from gateway.core.policy import ToolRule
 from gateway.core.run import CallRecord, Hold, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class ReadyCommand:
+class ReadyCommand(Struct, frozen=True):
     """An approved call to execute. `tool_digest`: the definition as it is now."""
 
     call: str

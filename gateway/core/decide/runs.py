@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
@@ -14,11 +16,9 @@ from gateway.core.policy import PolicySet, stricter
 from gateway.core.principal import PrincipalState
 from gateway.core.run import Run, ends_at, idle_at, principal_stream, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class OpenCommand:
+class OpenCommand(Struct, frozen=True):
     """A run to open. `id` is fresh (ignored for a child, whose id its parent's tree gives). `tighten`: the caller's own, lower caps."""
 
     id: str
@@ -36,8 +36,7 @@ class OpenCommand:
     implicit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The run, and whether it existed already."""
 
     run: str

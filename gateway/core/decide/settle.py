@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from gateway.core import events as e
 from gateway.core.decide.draft import Draft
 from gateway.core.decide.starting import admit, may_start
@@ -12,11 +14,9 @@ from gateway.core.outcomes import outcome_of_fault
 from gateway.core.policy import Probe, ToolRule
 from gateway.core.run import CallRecord, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True)
-class SettleCommand:
+class SettleCommand(Struct, frozen=True):
     """An attempt's outcome by its owner. `result` is the sealed payload of `outcome.result`, `whole` what it is only a note of.
 
     `probe`: how a doubt is found out.
@@ -60,8 +60,7 @@ def record_outcome(draft: Draft, record: CallRecord, outcome: Outcome, result: P
         draft.settle_endings()
 
 
-@dataclass(frozen=True)
-class AgainCommand:
+class AgainCommand(Struct, frozen=True):
     """Another attempt under the same key, after `outcome` (None: after a dead owner's attempt)."""
 
     call: str

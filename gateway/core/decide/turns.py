@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from gateway.core import events as e
 from gateway.core.assess import attempt
 from gateway.core.canonical import digest
@@ -15,11 +17,9 @@ from gateway.core.model import Amounts, Finding, Payload
 from gateway.core.policy import ToolRule
 from gateway.core.run import Turn, stream_of
 from gateway.core.streams import State
-from gateway.core.values import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """One model call's figures. `tokens` is their weighted sum; `source`: self_reported or reporter."""
 
     model: str | None
@@ -35,8 +35,7 @@ class Usage:
         return self.input + self.output + self.cache_creation + self.cache_read
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """One call of a turn's answer."""
 
     call_id: str

@@ -7,20 +7,21 @@ carries its amounts until it ends. What a model call is expected to use (`tokens
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from immutables import Map
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.guards.guard import Bid, Fold, Guard, Section, Stage
 from gateway.core.model import NOTHING, Amounts, Finding, Limits
-from gateway.core.run import Run, Tree, but
+from gateway.core.run import Run, Tree
 from gateway.core.units import SPAN, USD, duration_ms, usd_micros
 
 
-@dataclass(frozen=True)
-class Purse:
+class Purse(Struct, frozen=True):
     """What a run (with its descendants) has set aside and spent. `calls_in_turn`: (run, turn) -> calls admitted or held.
 
     `last_input`: input tokens of the latest reported model call (a history that grows).
@@ -61,18 +62,18 @@ def purse(run: Run) -> Purse:
 
 
 def _turn_opened(fact: Purse, event: e.TurnOpened, tree: Tree) -> Purse:
-    return but(fact, posted=fact.posted + Amounts(turns=1), pending=fact.pending + Amounts(tokens=event.tokens))
+    return replace(fact, posted=fact.posted + Amounts(turns=1), pending=fact.pending + Amounts(tokens=event.tokens))
 
 
 def _usage(fact: Purse, event: e.UsageReported, tree: Tree) -> Purse:
     turn = tree.runs[event.run].turns[event.turn]
-    fact = but(fact, last_input=event.input + event.cache_creation + event.cache_read)
+    fact = replace(fact, last_input=event.input + event.cache_creation + event.cache_read)
     if event.source == "reporter":
         already = Amounts(tokens=max(0, turn.reported - turn.tokens))
         posted = fact.posted - already + Amounts(tokens=turn.reported + event.tokens, usd_micros=event.usd_micros)
-        return but(fact, pending=fact.pending - Amounts(tokens=turn.tokens), posted=posted)
+        return replace(fact, pending=fact.pending - Amounts(tokens=turn.tokens), posted=posted)
     beyond = max(0, turn.reported + event.tokens - turn.tokens) - max(0, turn.reported - turn.tokens)
-    return but(fact, posted=fact.posted + Amounts(tokens=beyond, usd_micros=event.usd_micros))
+    return replace(fact, posted=fact.posted + Amounts(tokens=beyond, usd_micros=event.usd_micros))
 
 
 def _counted(fact: Purse, event: e.CallAsked) -> Map[tuple[str, int], int]:
@@ -82,33 +83,33 @@ def _counted(fact: Purse, event: e.CallAsked) -> Map[tuple[str, int], int]:
 
 def _held(fact: Purse, event: e.CallHeld, tree: Tree) -> Purse:
     pending = fact.pending + Amounts(tool_calls=1, usd_micros=event.usd_micros)
-    return but(fact, pending=pending, holds=fact.holds + 1, calls_in_turn=_counted(fact, event))
+    return replace(fact, pending=pending, holds=fact.holds + 1, calls_in_turn=_counted(fact, event))
 
 
 def _admitted(fact: Purse, event: e.CallAdmitted, tree: Tree) -> Purse:
     before = tree.calls.get(event.call)
     if before is not None and event.attempt == 1:
         dearer = Amounts(usd_micros=event.usd_micros - before.usd_micros)
-        return but(fact, pending=fact.pending + dearer, holds=fact.holds - 1, in_flight=fact.in_flight + 1)
+        return replace(fact, pending=fact.pending + dearer, holds=fact.holds - 1, in_flight=fact.in_flight + 1)
     amounts = Amounts(tool_calls=1, usd_micros=event.usd_micros)
     if before is None:
-        return but(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1, calls_in_turn=_counted(fact, event))
+        return replace(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1, calls_in_turn=_counted(fact, event))
     if before.state == "ready":  # once more after a doubt, which posted the attempt before
-        return but(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1)
+        return replace(fact, pending=fact.pending + amounts, in_flight=fact.in_flight + 1)
     last = Amounts(tool_calls=1, usd_micros=before.usd_micros)
-    return but(fact, pending=fact.pending - last + amounts, posted=fact.posted + last)
+    return replace(fact, pending=fact.pending - last + amounts, posted=fact.posted + last)
 
 
 def _settled(fact: Purse, event: e.CallSettled, tree: Tree) -> Purse:
     before = tree.calls[event.call]
     pending = fact.pending - Amounts(tool_calls=1, usd_micros=before.usd_micros)
     posted = fact.posted + Amounts(tool_calls=1, usd_micros=event.usd_micros)
-    return but(fact, pending=pending, posted=posted, in_flight=fact.in_flight - 1)
+    return replace(fact, pending=pending, posted=posted, in_flight=fact.in_flight - 1)
 
 
 def _released(fact: Purse, event: e.CallEvent, tree: Tree) -> Purse:
     before = tree.calls[event.call]
-    return but(fact, pending=fact.pending - Amounts(tool_calls=1, usd_micros=before.usd_micros), holds=fact.holds - 1)
+    return replace(fact, pending=fact.pending - Amounts(tool_calls=1, usd_micros=before.usd_micros), holds=fact.holds - 1)
 
 
 _FOLDS: dict[type[e.Event], Fold] = {

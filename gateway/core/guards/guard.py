@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from msgspec import Struct
+
 from gateway.core.events import Event
 from gateway.core.model import Amounts, CallRequest, Effect, Finding, Json, Principal, Requirement, Tool
 from gateway.core.reasons import reason
-from gateway.core.values import dataclass
 
 if TYPE_CHECKING:
     from gateway.core.run import Tree
@@ -56,8 +57,7 @@ class ConditionFault(Exception):
     """An expression couldn't be evaluated on these facts. The message names no argument's value."""
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """What conditions may know of a run: all fixed when it opened."""
 
     id: str
@@ -67,8 +67,7 @@ class RunFacts:
     policy: str
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(Struct, frozen=True, dict=True):
     """One call as the guards before the queue see it.
 
     `arguments` are as they would be dispatched (given + bound); `given` is what the caller sent. `tool` is None if no
@@ -104,8 +103,7 @@ class Ask:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Bid:
+class Bid(Struct, frozen=True):
     """What a call, or a new turn (`tool` is then ""), would take, inside the ledger's step, with the tree's state as it is now.
 
     `amounts` are what it would set aside (nothing for a call whose amounts were set aside when it was held). `holds`: it would be held, not
@@ -125,7 +123,7 @@ class Bid:
     again: bool = False
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Section:
     """A guard's own parts of one document, with what it needs to build itself.
 
@@ -209,7 +207,7 @@ class Guard:
         return result, None
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Placed:
     """A guard where a rule put it. `where` is `file:line`; `shadow`: it judges and is recorded, but doesn't enforce.
 

@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from gateway.core import events as e
 from gateway.core.guards.guard import Bid, Fold, Guard, Section, Stage
 from gateway.core.model import Finding
-from gateway.core.run import Run, Tree, but
+from gateway.core.run import Run, Tree
 
 WINDOW = 20
 MOST_REFUSALS = 200
@@ -22,8 +25,7 @@ _REFUSALS = "loop.refusals"
 Seen = tuple[str, str, str | None]
 
 
-@dataclass(frozen=True)
-class History:
+class History(Struct, frozen=True):
     """`seen`: (tool, fingerprint, result or reason), the latest last. `in_row`: refusals since anything else. `refused`: all refusals."""
 
     seen: tuple[Seen, ...] = ()
@@ -52,19 +54,19 @@ def _denied(fact: History, event: e.CallDenied, tree: Tree) -> History:
     looped = reason.startswith("loop.")
     seen = fact.seen if looped else fact.saw((event.tool, event.fingerprint, reason))
     in_row = 0 if reason == _REFUSALS else fact.in_row + 1
-    return but(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
+    return replace(fact, seen=seen, in_row=in_row, refused=fact.refused + 1, intercepted=fact.intercepted + looped)
 
 
 def _replayed(fact: History, event: e.CallReplayed, tree: Tree) -> History:
     if event.same_call_id or event.joined:
         return fact
     seen = fact.saw((event.tool, event.fingerprint, event.result))
-    return but(fact, seen=seen, in_row=0, intercepted=fact.intercepted + (event.loop is not None))
+    return replace(fact, seen=seen, in_row=0, intercepted=fact.intercepted + (event.loop is not None))
 
 
 def _settled(fact: History, event: e.CallSettled, tree: Tree) -> History:
     call = tree.calls[event.call]
-    return but(fact, seen=fact.saw((call.tool, call.fingerprint, event.result or event.reason)), in_row=0)
+    return replace(fact, seen=fact.saw((call.tool, call.fingerprint, event.result or event.reason)), in_row=0)
 
 
 def _times(most: int, what: str) -> dict[str, Any]:

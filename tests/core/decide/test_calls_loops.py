@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.decide import calls
@@ -23,7 +24,7 @@ def says(world: World, times: int, name: str, *results: Any, **asked: Any) -> li
         answer = world.call(name, **asked)
         said.append(verdict(answer))
         if isinstance(answer, calls.Admit):
-            world.settle(answer, DONE.but(result={"n": results[number % len(results)]}) if results else DONE)
+            world.settle(answer, replace(DONE, result={"n": results[number % len(results)]}) if results else DONE)
     return said
 
 

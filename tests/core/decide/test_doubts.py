@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.decide import calls, doubts
@@ -245,7 +245,7 @@ PROBED = policy(rule("mail.*", ACT, never(), probe=PROBE), rule("pay.*", ACT, as
 
 
 def answered(*words: str) -> Outcome:
-    return DONE.but(result={"structuredContent": list(words)})
+    return replace(DONE, result={"structuredContent": list(words)})
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def answered(*words: str) -> Outcome:
         (answered("gone"), "absent"),
         (answered(), "unclear"),
         (answered("done", "gone"), "unclear"),
-        (DONE.but(result={"content": []}), "unclear"),
+        (replace(DONE, result={"content": []}), "unclear"),
         (Outcome("failed", "tool.error", result={"structuredContent": ["gone"], "isError": True}, answered=True), "failed"),
         (Outcome("failed", "tool.timeout", retry=True), "failed"),
     ],
@@ -264,7 +264,7 @@ def test_only_a_definite_answer_that_shows_one_and_not_the_other_is_sure(outcome
     assert doubts.found_out(PROBE, outcome)[0] == found
 
 
-@pytest.mark.parametrize("outcome", [DOUBT, DOUBT.but(result={"isError": True}, status=500)])
+@pytest.mark.parametrize("outcome", [DOUBT, replace(DOUBT, result={"isError": True}, status=500)])
 def test_a_doubt_whose_rule_has_a_probe_says_when_to_ask(outcome: Outcome) -> None:
     world = opened(PROBED)
     record = in_doubt(world, outcome=outcome)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core import events as e
 from gateway.core.model import Outcome
@@ -41,7 +42,7 @@ def test_an_outcome_is_recorded_as_it_is(outcome: Outcome) -> None:
     world = opened()
     call = world.call("crm.set", a=1)
     world.wait(7, sweep=False)
-    told = world.settle(call, outcome.but(status=418))
+    told = world.settle(call, replace(outcome, status=418))
     record, event = world.record(call), world.events[0]
     assert isinstance(event, e.CallSettled)
     assert (world.kinds, event.by, event.attempt) == (["CallSettled"], "one", 1)

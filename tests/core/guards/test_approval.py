@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from gateway.core.decide.calls import Admit, Wait
 from gateway.core.guards.approval import Approval
 from gateway.core.guards.guard import ConditionFault, Placed
@@ -11,7 +13,7 @@ from gateway.core.model import Finding, Requirement
 from gateway.core.run import Hold
 from tests.core.guards.given import ACT, BOT, MIA, READ, WRITE, Given, Written, asks, given, policy, reasons, rule, verdict
 
-KIM = replace(MIA, id="user:kim")
+KIM = msgspec.structs.replace(MIA, id="user:kim")
 
 
 def acting(*guards: Approval) -> Given:
@@ -46,7 +48,7 @@ def test_a_denial_sticks_to_the_call() -> None:
 def test_the_requester_cannot_approve_its_own_call() -> None:
     run = acting(Approval(Requirement("p.yaml:9", "r", ("agent:bot",)), None, None))
     run.when("crm.pay")
-    vote = run.vote(replace(BOT, person=True, roles=frozenset({"approver"})), "approve")
+    vote = run.vote(msgspec.structs.replace(BOT, person=True, roles=frozenset({"approver"})), "approve")
     assert isinstance(vote, Finding)
     assert vote.reason == "hold.forbidden"
 

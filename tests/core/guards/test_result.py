@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.core.assess import review
@@ -162,7 +163,7 @@ def test_a_call_whose_result_cannot_be_used_has_failed_though_it_happened() -> N
 
 
 def test_a_result_that_is_only_too_long_is_kept_whole_beside_a_note_of_how_it_begins() -> None:
-    long = LEAK.but(result={"content": [text("once upon a time " * 1000)], "isError": False})
+    long = msgspec.structs.replace(LEAK, result={"content": [text("once upon a time " * 1000)], "isError": False})
     outcome = review(replace(rule(), guards=(Placed(guard(max_bytes=5), "p.yaml:9"),)), long)
     assert (outcome.state, outcome.reason, outcome.whole) == ("succeeded", "result.too_large", long.result)
     assert outcome.result is not None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.model import Busy, Completed, Doubt, Failed, Finding, Held, Outcome, Refused
 from gateway.core.outcomes import in_doubt
