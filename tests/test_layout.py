@@ -25,7 +25,7 @@ STDLIB = set(sys.stdlib_module_names)
 MAY_IMPORT: dict[str, set[str]] = {
     "gateway": set(),
     "gateway.core": {"immutables", "msgspec", "gateway.core"},
-    "gateway.wire": {"gateway.wire"},
+    "gateway.wire": {"msgspec", "gateway.wire"},
     "gateway.wire.json": {"orjson", "gateway.wire"},
     "gateway.ports": {"msgspec", "gateway.core"},
     "gateway.secret": set(),

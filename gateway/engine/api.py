@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from gateway.core.deployment import Pin
 from gateway.core.model import BudgetLeft, Json, Principal, Tool
 from gateway.core.run import CallRecord, Hold, Run, Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who asks. `run` is set when the bearer was a run token: then only that run and its descendants may be touched."""
 
     principal: Principal
     run: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """A run to open. `budgets` in the policy's YAML names; they may only tighten."""
 
     door: str
@@ -34,8 +33,7 @@ class RunRequest:
     implicit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AskedCall:
+class AskedCall(Struct, frozen=True):
     """One call of a turn's answer, as the model asked for it."""
 
     call_id: str
@@ -43,8 +41,7 @@ class AskedCall:
     arguments: Json
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRequest:
+class UsageRequest(Struct, frozen=True):
     """One model call's figures; `cost_usd` as a number or text, None if unknown."""
 
     model: str | None = None
@@ -55,8 +52,7 @@ class UsageRequest:
     cost_usd: float | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunView:
+class RunView(Struct, frozen=True):
     """A run as its owner sees it. `calls`: state -> count; `existed`: it was there before this request."""
 
     run: Run
@@ -67,8 +63,7 @@ class RunView:
     existed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """What came of one asked call. `synthetic`: no outcome, but what keeps the conversation valid; None while it is still to come."""
 
     call_id: str
@@ -79,15 +74,13 @@ class TurnResult:
     synthetic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnView:
+class TurnView(Struct, frozen=True):
     turn: Turn
     budget: BudgetLeft
     results: tuple[TurnResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HoldView:
+class HoldView(Struct, frozen=True):
     """A hold with the dispatched arguments that an approval binds (None if erased)."""
 
     hold: Hold
@@ -96,8 +89,7 @@ class HoldView:
     arguments: Json
 
 
-@dataclass(frozen=True, slots=True)
-class ToolView:
+class ToolView(Struct, frozen=True):
     """A tool as operators see it. `state`: accepted, changed or new (both held back), unsupported (held back for its schema), away (accepted
     once, not offered now). `accepted`: the accepted definition where another one is offered."""
 
@@ -108,8 +100,7 @@ class ToolView:
     accepted: Mapping[str, Json] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTool:
+class ListedTool(Struct, frozen=True):
     """A tool as a run may see it: `definition` with injected arguments hidden; `short`: the name that the policy lists it under."""
 
     tool: Tool

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.core.assess import review
@@ -34,8 +35,7 @@ SAFETY_MS = 1_000
 LONGEST_BACKOFF_MS = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
+class Landed(Struct, frozen=True):
     """How a flight ended: the record as it stands, the outcome with its result, and the tree they are in.
 
     `fenced`: the outcome isn't the record's; another process took the call over, or gave it up.

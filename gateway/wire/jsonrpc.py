@@ -6,8 +6,9 @@ Ids are strings or integers, never null or fractional; params are objects; batch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -36,21 +37,18 @@ class RpcError(Exception):
         return error(self.id, self.code, self.message, self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     id: Id
     method: str
     params: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     method: str
     params: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """`error` is None exactly when the request succeeded. `id` is None in an answer to an unreadable request."""
 
     id: Id | None

@@ -11,8 +11,9 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from gateway.wire import jsonrpc, mcp_headers
 from gateway.wire.jsonrpc import Notification, Request, Response, RpcError
@@ -83,8 +84,7 @@ def http_status(error: RpcError) -> int:
     return _HTTP_STATUS.get(error.code, 400)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """The params of a `tools/call`. `meta` is all of `_meta`, ours and foreign keys alike."""
 
     name: str

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncpg
@@ -79,26 +80,26 @@ async def process(dsn: str, number: int, callers: int, seconds: float, hot: bool
     return counted
 
 
-async def together(dsn: str, processes: int, callers: int, seconds: float, *, hot: bool) -> Counted:
+async def together(dsn: str, folder: str, processes: int, callers: int, seconds: float, *, hot: bool) -> Counted:
     """All replicas at once, each a process; what they did in sum."""
     if hot:
         ledger = ledger_at(dsn)
         await ledger.open()
         await ledger.transact(("run_hot",), lambda states, now: Decision((("run_hot", opened("run_hot")),), None))
         await ledger.close()
-    pipe = asyncio.subprocess.PIPE
+    pipe, paths = asyncio.subprocess.PIPE, [Path(folder, str(number)) for number in range(processes)]
     started = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __spec__.name, "process", dsn, str(number), str(callers), str(seconds), str(int(hot)),
+            sys.executable, "-m", __spec__.name, "process", dsn, str(number), str(callers), str(seconds), str(int(hot)), str(path),
             cwd=ROOT, stdin=pipe, stdout=pipe,
         )
-        for number in range(processes)
+        for number, path in enumerate(paths)
     ]  # fmt: skip
     for one in started:
         assert one.stdout is not None
         assert await one.stdout.readline() == b"ready\n"
-    told = await asyncio.gather(*(one.communicate(b"\n") for one in started))
-    parts = [Counted(**json.loads(out)) for out, _ in told]
+    await asyncio.gather(*(one.communicate(b"\n") for one in started))
+    parts = [Counted(**json.loads(path.read_text())) for path in paths]
     return Counted(sum(one.appends for one in parts), sum(one.steps for one in parts), [wait for one in parts for wait in one.waits])
 
 
@@ -115,7 +116,8 @@ async def rolled_back(dsn: str) -> int:
 
 async def measured(dsn: str, processes: int, callers: int, seconds: float, *, hot: bool) -> tuple[Counted, int, int]:
     """Counted, what the server rolled back, and what verify found amiss; these calls are made up, so no promise is looked at."""
-    counted = await together(dsn, processes, callers, seconds, hot=hot)
+    with TemporaryDirectory() as folder:
+        counted = await together(dsn, folder, processes, callers, seconds, hot=hot)
     ledger = ledger_at(dsn)
     await ledger.open()
     try:
@@ -142,7 +144,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["process"]:
         _, _, address, *figures = sys.argv
         done = uvloop.run(process(address, int(figures[0]), int(figures[1]), float(figures[2]), figures[3] == "1"))
-        sys.stdout.write(json.dumps(vars(done)))
+        Path(figures[4]).write_text(json.dumps(vars(done)))  # a pipe's end was lost now and then
     else:
         given = [float(each) for each in sys.argv[1:]] + [4, 4, 5][len(sys.argv) - 1 :]
         with running() as server:

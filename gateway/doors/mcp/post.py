@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from gateway.doors.http import read_body
@@ -53,8 +53,7 @@ def refusal(fault: Exception, id: jsonrpc.Id | None) -> tuple[int, dict[str, Any
     return told.status, jsonrpc.error(id, GATEWAY_ERROR, told.body["detail"], told.body), list(told.headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(Struct, frozen=True):
     """One request as ASGI gives it, with its headers by lower-case name and whom it comes from."""
 
     scope: Scope
