@@ -45,12 +45,9 @@ class SystemIds:
     def seal(self, stream: str, value: Json) -> Payload:
         data = bytes(memoryview(json.dumps(value)))  # an exact copy: the encoder's own buffer is kilobytes long, and payloads are kept
         salting = self._salt.copy()
-        salting.update(stream.encode() + b"\0")
-        salting.update(data)
+        salting.update(b"%b\0%b" % (stream.encode(), data))
         salt = salting.digest()
-        salted = sha256(salt)
-        salted.update(data)
-        return Payload(salted.hexdigest(), salt, data)
+        return Payload(sha256(salt + data).hexdigest(), salt, data)
 
     def unseal(self, data: bytes) -> Json:
         return json.parse(data, max_depth=_ANY_DEPTH)

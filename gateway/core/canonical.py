@@ -9,13 +9,16 @@ The C encoder does the work wherever its text can't differ: no float that ECMASc
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from json.encoder import encode_basestring
 from math import isfinite
+from types import NoneType
 from typing import Any
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False).encode
+import msgspec
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_SIMPLE = {str, int, bool, NoneType}
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*")  # needs no escape; ids and fingerprints never do
 _BEYOND = re.compile("[\ud800-\U0010ffff]")
 
@@ -27,12 +30,9 @@ def canonical(value: Any) -> bytes:
     Python's stack; TypeError for what is no JSON.
     """
     try:
-        text = _encode(value)
-        if _differs(value, not text.isascii() and _BEYOND.search(text) is not None):
-            text = _written(value)
+        return _encoded(value) or _written(value).encode()
     except RecursionError:
         raise ValueError("nested too deeply for canonical JSON") from None
-    return text.encode()
 
 
 def digest(value: Any) -> str:
@@ -70,6 +70,15 @@ def number_text(number: float) -> str:
     return f"{mantissa}e{power:+d}"
 
 
+def _encoded(value: Any) -> bytes | None:
+    """The C encoder's text; None where that may not be the canonical one, or the encoder knows no such type (a kind of str)."""
+    try:
+        text = _encode(value)
+    except TypeError:
+        return None
+    return None if _differs(value, not text.isascii() and _BEYOND.search(text.decode()) is not None) else text
+
+
 def _differs(value: Any, exotic: bool) -> bool:
     """May the C encoder's text be another than the canonical? `exotic`: the text holds a character beyond U+D7FF, perhaps in a key."""
     if isinstance(value, dict):
@@ -77,7 +86,7 @@ def _differs(value: Any, exotic: bool) -> bool:
             return True
         value = value.values()
     elif not isinstance(value, list | tuple):
-        return isinstance(value, float) and (value % 1 == 0 or abs(value) < 1e-4)
+        return type(value) not in _SIMPLE and not (type(value) is float and 1e-4 <= abs(value) < 2**53 and value % 1)
     for item in value:  # noqa: SIM110  `any` over a generator takes twice as long
         if type(item) is not str and _differs(item, exotic):
             return True
@@ -94,4 +103,6 @@ def _written(value: Any) -> str:
         return "[" + ",".join(map(_written, value)) + "]"
     if isinstance(value, float):
         return number_text(value)
-    return _encode(value)
+    if value is None or isinstance(value, int):
+        return _encode(value).decode()
+    raise TypeError(f"a value of type {type(value).__name__} is no JSON")

@@ -7,7 +7,8 @@ a read whose last waiter has left is cancelled, a write never is, except with it
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from gateway.core.assess import Assessment, assess
 from gateway.core.decide import calls
@@ -41,8 +42,7 @@ from gateway.engine.inquiry import Answers
 from gateway.ports import NOBODY, Client, RequestFault
 
 
-@dataclass
-class Wish:
+class Wish(Struct, eq=False):
     """One caller's call on its way through the loop. `gone` is done once the caller has left."""
 
     who: Caller
@@ -50,7 +50,7 @@ class Wish:
     request: CallRequest
     client: Client
     gone: asyncio.Future[None] | None
-    patience_end: int | None = field(default=None)
+    patience_end: int | None = None
 
 
 class Calls(Errands):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
@@ -47,8 +46,7 @@ class Landed(Struct, frozen=True):
     fenced: bool = False
 
 
-@dataclass
-class Flight:
+class Flight(Struct, eq=False):
     """One call on the wire. `riders`: who waits. `on_wire`: cancelling now reaches the upstream. `cancelled`: by us, on purpose.
 
     `stands`: what the call has come to so far; an attempt that didn't get through takes no doubt away. `outcome`: the latest attempt's, not

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from secrets import token_hex
 from typing import Final
+
+from msgspec import Struct, field
 
 from gateway.core.events import Event
 from gateway.core.run import CallRecord
@@ -24,8 +25,7 @@ _PROCESS: Final = token_hex(8)
 _EVENT_IDS: Final[Iterator[str]] = (f"{_PROCESS}-{number:x}" for number in count(1))
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """A step on its way through the writer. `outcome` is known before it is durable; `waiter` gets it after."""
 
     streams: Sequence[str]
@@ -50,8 +50,7 @@ class Job:
             self.waiter.set_exception(LedgerFault(message))
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct, eq=False):
     """`heads`: every stream the jobs name, moved on by each job; `changed`: those with new events."""
 
     evolve: Evolve
@@ -97,7 +96,7 @@ class Batch:
 
     def _keep(self, decision: Decision, heads: dict[str, Head], events: list[EventRow], changed: list[views.Row]) -> None:
         """Make a job's effects the batch's, once nothing can raise any more."""
-        rows, policies = self.rows, dict(decision.policies)
+        rows, policies = self.rows, dict(decision.policies) if decision.policies else {}
         payloads = [PayloadRow(stream, each.hash, each.salt, each.data) for stream, each in decision.payloads]
         for view, id, values in changed:
             rows.views.setdefault(view, {})[id] = values

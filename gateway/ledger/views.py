@@ -65,12 +65,11 @@ def changes(
     """The rows that `event` changed, the root's row in `runs`, and the call whose row (`call_row`) it changed. `root`: that row as it was written
     last, None if not known."""
     if isinstance(after, Tree):
-        run, rows = event.run, []  # type: ignore[attr-defined]  # all events of a tree are RunEvents
-        row = root
-        if row is None or not only_a_call(before, after, event):
-            row = _run(after, stream, after.root)
-            if row != root:
-                rows.append(Row("runs", after.root, row))
+        run: str = event.run  # type: ignore[attr-defined]  # all events of a tree are RunEvents
+        if root is not None and only_a_call(before, after, event):
+            return [], root, after.calls[event.call]  # type: ignore[attr-defined]
+        row = _run(after, stream, after.root)
+        rows = [Row("runs", after.root, row)] if row != root else []
         if run != after.root:
             values = _run(after, stream, run)
             if run not in before.runs or values != _run(before, stream, run):

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import msgspec
+
 from gateway.core.guards.guard import Guard, Section, Shape, Stage
 from gateway.core.model import Finding, Json
 from gateway.core.units import SIZE, size_bytes
@@ -22,7 +24,7 @@ RESULTS = "gateway://results/"
 _BEGINNING = 1_000
 _WORTH_READING = 1024 * 1024
 REDACTED = "[redacted]"
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class ResultGuard(Guard):
     def _rewritten(self, block: Json, taken: set[str]) -> Json:
         value = _parsed(block["text"]) if _is_text(block) else None
         clean = self._clean(value, taken)
-        return block if clean is value or clean == value else {**block, "text": json.dumps(clean, ensure_ascii=False, separators=(",", ":"))}
+        return block if clean is value or clean == value else {**block, "text": _text(clean)}
 
 
 def kept_aside(result: Mapping[str, Json]) -> dict[str, Json]:
@@ -207,5 +209,11 @@ def _without(value: Json, path: tuple[str, ...], taken: set[str]) -> Json:
 
 def _size(value: Json) -> int:
     """How many bytes a value takes as JSON."""
-    text = _encode(value)
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    try:
+        return len(_encode(value))
+    except UnicodeEncodeError:  # half a character, as an escape in a text's JSON may say
+        return len(_text(value).encode("utf-8", "surrogatepass"))
+
+
+def _text(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
