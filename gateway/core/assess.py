@@ -51,7 +51,8 @@ def assess(
         if stage is Stage.SHAPE:
             found.enforced.extend(unbound)
         for place in rule.stages[stage]:
-            found.hear(place, ask)
+            if findings := attempt(place, place.guard.check, ask):
+                found.hear(place, findings)
         if found.enforced:
             break
     consent = () if found.enforced else rule.stages[Stage.CONSENT]
@@ -73,8 +74,8 @@ class _Found:
         self.enforced: list[Finding] = []
         self.shadowed: list[Finding] = []
 
-    def hear(self, place: Placed, ask: Ask) -> None:
-        for finding in attempt(place, place.guard.check, ask):
+    def hear(self, place: Placed, findings: Sequence[Finding]) -> None:
+        for finding in findings:
             (self.enforced if place.enforces(finding.reason) else self.shadowed).append(finding)
 
     def consent(self, place: Placed, ask: Ask) -> Requirement | None:

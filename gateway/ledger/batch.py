@@ -87,12 +87,12 @@ class Batch(Struct, eq=False):
         return Committed(decision.answer, at, {stream: head.state for stream, head in heads.items()})
 
     def _append(self, head: Head, stream: str, at: int, event: Event) -> tuple[Head, EventRow, list[views.Row], CallRecord | None]:
-        before, previous, saved, root = head
+        before = head.state
         seq, event_id, kind, version, body = before.seq + 1, next(_EVENT_IDS), type(event).__name__, event.VERSION, encode(event)
-        hash = link(previous, stream, seq, event_id, at, kind, version, body)
+        hash = link(head.hash, stream, seq, event_id, at, kind, version, body)
         state = self.evolve(before, seq, at, event)
-        changed, root, call = views.changes(before, state, stream, event, root)
-        return Head(state, hash, saved, root), EventRow(stream, seq, event_id, at, kind, version, body, hash), changed, call
+        changed, root, call = views.changes(before, state, stream, event, head.row)
+        return Head(state, hash, head.saved, root), EventRow(stream, seq, event_id, at, kind, version, body, hash), changed, call
 
     def _keep(self, decision: Decision, heads: dict[str, Head], events: list[EventRow], changed: list[views.Row]) -> None:
         """Make a job's effects the batch's, once nothing can raise any more."""

@@ -14,8 +14,8 @@ import asyncio
 import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -41,12 +41,16 @@ _BUSY_S: Final = 2.0
 _BUSY_RETRY_S: Final = 0.005
 
 
-@contextmanager
-def _as_fault(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError, ValueError) as error:  # aiosqlite raises ValueError once its connection is closed
-        raise LedgerFault(f"{path}: {error}") from error
+class _as_fault:
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error | OSError | ValueError):  # aiosqlite raises ValueError once its connection is closed
+            raise LedgerFault(f"{self._path}: {error}") from error
 
 
 def _read_only(path: str) -> sqlite3.Connection:
@@ -210,20 +214,23 @@ class SqliteStore:
         return True
 
     async def write(self, rows: Rows) -> None:
-        execute = self._raw.executemany
         try:
-            execute(_SQL["add_event"], rows.events)
-            execute(_SQL["add_payload"], rows.payloads)
-            execute(_SQL["add_policy"], rows.policies.items())
-            execute(_SQL["put_checkpoint"], rows.checkpoints)
+            self._put("add_event", rows.events)
+            self._put("add_payload", rows.payloads)
+            self._put("add_policy", rows.policies.items())
+            self._put("put_checkpoint", rows.checkpoints)
             for view, changed in rows.views.items():
-                execute(_SQL[f"put_{view}"], changed.values())
+                self._put(f"put_{view}", changed.values())
             if rows.shows:
                 self._raw.execute(_SQL["show"])
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, ValueError, TypeError, OverflowError) as error:
             raise UnfitRows(str(error)) from error
         except sqlite3.Error as error:
             raise LedgerFault(f"{self._path}: {error}") from error
+
+    def _put(self, statement: str, rows: Collection[Any]) -> None:
+        if rows:
+            self._raw.executemany(_SQL[statement], rows)
 
     async def commit(self) -> None:
         assert self._writing is not None

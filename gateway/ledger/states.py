@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from gateway.core.events import Event
 from gateway.ledger.checkpoint import Checkpoints
@@ -26,7 +28,7 @@ Evolve = Callable[[Any, int, int, Event], Any]
 _BIG: Final = 256 * 1024  # checkpoints above are read and written on another thread
 
 
-class Head(NamedTuple):
+class Head(Struct, frozen=True):
     """The end of a stream: its state, the last event's hash, the seq of its latest checkpoint, and its root's row in `runs` if known."""
 
     state: Any

@@ -17,6 +17,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from gateway.core.run import Tree
 from gateway.ledger.batch import Batch, Job
 from gateway.ledger.recent import Recent
@@ -27,6 +29,7 @@ from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 
 _LOG: Final = logging.getLogger("gateway.ledger")
 _MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
+_QUIET_ROUNDS: Final = 5  # with 3 a part of the callers falls behind, and then comes one commit later for good
 _PROBE_MS: Final = 250
 _SHOW_S: Final = 0.1
 _SHOW_AGAIN_S: Final = 5.0
@@ -139,9 +142,11 @@ class Writer:
             self._refuse("the ledger is closed")
 
     async def _gathered(self) -> list[Job]:
-        """The steps of the next batch. What is ready to run runs first, as long as it brings more of them: a commit costs as much as many steps."""
-        waiting = 0
-        while waiting < len(self._queue) < _MOST:
+        """The steps of the next batch. What is ready to run runs first, as long as it brings more of them: a commit costs as much as many steps,
+        and callers that were answered together come back together. What a socket brought takes some rounds of the loop to become a step."""
+        waiting = quiet = 0
+        while 0 < len(self._queue) < _MOST and quiet < _QUIET_ROUNDS:
+            quiet = quiet + 1 if len(self._queue) == waiting else 0
             waiting = len(self._queue)
             await asyncio.sleep(0)
         return self._drained(_MOST)
@@ -228,7 +233,7 @@ class Writer:
         for stream in batch.changed:
             head, before = batch.heads[stream], self._states.get(stream)
             if _crossed(0 if before is None else before.state.seq, head.state.seq) and _spares(head.state):
-                head = head._replace(saved=head.state.seq)
+                head = replace(head, saved=head.state.seq)
                 task = asyncio.get_running_loop().create_task(self._save(stream, head))
                 self._saving.add(task)
                 task.add_done_callback(self._saving.discard)

@@ -36,9 +36,10 @@ class Draft:
 
     @property
     def tree(self) -> Tree:
-        for event in self._unfolded:
-            self._tree = evolve(self._tree, self._tree.seq + 1, self.now, event)
-        self._unfolded.clear()
+        if self._unfolded:
+            for event in self._unfolded:
+                self._tree = evolve(self._tree, self._tree.seq + 1, self.now, event)
+            self._unfolded.clear()
         tree: Tree = self._tree
         return tree
 
