@@ -12,13 +12,12 @@ import hashlib
 import re
 from json.encoder import encode_basestring
 from math import isfinite
-from types import NoneType
 from typing import Any
 
 import msgspec
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-_SIMPLE = {str, int, bool, NoneType}
+_SIMPLE = {str, int, bool, type(None)}
 _PLAIN = re.compile(r"[A-Za-z0-9_./-]*")  # needs no escape; ids and fingerprints never do
 _BEYOND = re.compile("[\ud800-\U0010ffff]")
 
