@@ -299,6 +299,14 @@ async def test_nothing_is_held_back_when_a_connection_is_closed(anyio_backend: s
     await asyncio.sleep(0)
 
 
+async def test_a_head_for_a_client_that_has_gone_meanwhile_is_dropped(anyio_backend: str) -> None:
+    written, answer = together()
+    answer.write(HEAD)
+    written.closed = True
+    await asyncio.sleep(0)
+    assert written.writes == []
+
+
 async def test_an_answer_without_a_body_is_sent(port: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(2):

@@ -69,9 +69,13 @@ class Inquiry:
             finally:
                 nap.cancel()
                 self._close()
+                del watched
             if not self._answer.done():
                 raise Unanswered(NO_ANSWER, "The client did not answer in time.")
-            return self._answer.result()
+            try:
+                return self._answer.result()
+            finally:
+                del self._answer  # like `watched` it may hold a refusal, which holds this frame
 
     def _close(self) -> None:
         if self.open is not None:

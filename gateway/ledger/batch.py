@@ -26,28 +26,35 @@ _EVENT_IDS: Final[Iterator[str]] = (f"{_PROCESS}-{number:x}" for number in count
 
 
 class Job(Struct, eq=False):
-    """A step on its way through the writer. `outcome` is known before it is durable; `waiter` gets it after."""
+    """A step on its way through the writer. `outcome` is known before it is durable; `waiter` gets it after, and then neither is held here:
+    a fault's traceback holds the writer's frames, these hold their jobs, and so the fault would hold itself."""
 
     streams: Sequence[str]
     step: Step
-    waiter: asyncio.Future[Committed]
+    waiter: asyncio.Future[Committed] | None
     outcome: Committed | BaseException | None = None
 
     def answer(self) -> None:
-        """Tell the caller, if it is still there. What can't cross a future, or would look like a cancelled caller, is wrapped."""
-        if self.waiter.done():
-            return
-        if isinstance(self.outcome, Committed):
-            self.waiter.set_result(self.outcome)
-        elif isinstance(self.outcome, Exception) and not isinstance(self.outcome, StopIteration):
-            self.waiter.set_exception(self.outcome)
-        else:
-            self.waiter.set_exception(RuntimeError(f"the step raised {self.outcome!r}"))
+        """Tell the caller, if it is still there."""
+        outcome, self.outcome = self.outcome, None
+        self._tell(outcome)
 
     def fail(self, message: str) -> None:
         """Tell the caller that nothing happened; each gets its own exception."""
-        if not self.waiter.done():
-            self.waiter.set_exception(LedgerFault(message))
+        self.outcome = None
+        self._tell(LedgerFault(message))
+
+    def _tell(self, outcome: Committed | BaseException | None) -> None:
+        """What can't cross a future, or would look like a cancelled caller, is wrapped."""
+        waiter, self.waiter = self.waiter, None
+        if waiter is None or waiter.done():
+            return
+        if isinstance(outcome, Committed):
+            waiter.set_result(outcome)
+        elif isinstance(outcome, Exception) and not isinstance(outcome, StopIteration):
+            waiter.set_exception(outcome)
+        else:
+            waiter.set_exception(RuntimeError(f"the step raised {outcome!r}"))
 
 
 class Batch(Struct, eq=False):

@@ -93,10 +93,14 @@ class Writer:
             raise LedgerFault("the ledger is not open for writing")
         if self._fault is not None:
             raise LedgerFault(f"the ledger can't be written: {self._fault}")
+        return await self._queued(streams, step)
+
+    def _queued(self, streams: Sequence[str], step: Step) -> asyncio.Future[Committed]:
+        """Not among the locals of who awaits it: a fault holds their frames, and would be held by them."""
         waiter: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
         self._queue.append(Job(streams, step, waiter))
         self._wake.set()
-        return await waiter
+        return waiter
 
     async def show(self) -> None:
         """Have the views show all that was recorded; when nothing can be written they show what they can."""
@@ -122,6 +126,7 @@ class Writer:
                 watchers.discard(watcher)
                 if not watchers and self._watchers.get(stream) is watchers:
                     del self._watchers[stream]
+                del watcher
 
     async def _run(self) -> None:
         try:

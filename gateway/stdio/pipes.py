@@ -46,7 +46,10 @@ class Pipes:
         """One message as one line. Raises Closed."""
         written: asyncio.Future[None] = self._loop.create_future()
         self._to_write.put((message.replace(b"\n", b" ") + b"\n", written))
-        await written
+        try:
+            await written
+        finally:
+            del written  # it holds its fault, which holds this frame
 
     def _reading(self) -> None:
         """One chunk at a time: the next is read when this one's lines were taken."""

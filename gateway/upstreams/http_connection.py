@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
             if self._waiter is waiter:  # else it is the next request's already, which came before we did
                 self._waiter = None
                 self.close()
+            del waiter  # it holds its fault, which holds this frame
 
     def close(self) -> None:
         """At once. A request under way ends with the fault `closed`."""

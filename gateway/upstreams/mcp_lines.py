@@ -63,7 +63,7 @@ class LineTransport:
         except TimeoutError:
             raise UpstreamFault("timeout", f"no answer within {round((terms.until - began) * 1000)} ms") from None
         finally:
-            del self._waiting[message["id"]]
+            del self._waiting[message["id"]], future  # which holds its fault, which holds this frame
 
     def say(self, message: dict[str, Any]) -> None:
         with suppress(UpstreamFault):

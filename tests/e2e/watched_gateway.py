@@ -43,16 +43,22 @@ def frugal_reader(path: str) -> Any:
 sqlite._make_durable, sqlite._read_only = frugal, frugal_reader
 
 
+gc.disable()  # what only a collection would find is found when somebody counts
+libc, found = ctypes.CDLL(None), 0
+
+
 def counts(port: int) -> dict:
+    global found
     for one in gc.get_objects():
         if isinstance(one, functools._lru_cache_wrapper):
             one.cache_clear()
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    found += gc.collect()
+    libc.malloc_trim(0)
     tasks = Counter(task.get_coro().__qualname__ for task in asyncio.all_tasks())
     children = Path("/proc/self/task", str(os.getpid()), "children").read_text().split()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return {"port": port, "tasks": tasks, "descriptors": len(os.listdir("/proc/self/fd")), "children": len(children), "rss": pages * 4096}
+    held = {"tasks": tasks, "descriptors": len(os.listdir("/proc/self/fd")), "children": len(children)}
+    return {"port": port, **held, "rss": pages * 4096, "cycles": found}
 
 
 def watched(app: object, port: int) -> None:

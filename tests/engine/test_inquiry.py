@@ -12,6 +12,7 @@ import pytest
 from gateway.core.model import Busy, Completed, Question, Reply
 from gateway.engine.inquiry import Inquiry
 from gateway.ports import NOBODY, Answer, Client, Dispatch, RequestFault, Unanswered
+from tests.cycles import is_let_go
 from tests.engine.stage import ACT, BOT, OTHER, READ, MovedClock, Stage, ok, soon, stage
 from tests.fakes import FakeClock
 
@@ -223,3 +224,12 @@ async def test_questions_of_one_call_come_one_after_the_other() -> None:
     assert (inquiry.open, inquiry.asked.done()) == (None, False)
 
 
+async def test_a_refusal_to_answer_leaves_nothing_behind() -> None:
+    inquiry = Inquiry(ABLE, FakeClock(), 60_000)
+
+    async def asked() -> None:
+        assert inquiry.client.ask is not None
+        asyncio.get_running_loop().call_soon(lambda: inquiry.answer(1, Unanswered(-7, "no")))
+        await inquiry.client.ask({"who": {}})
+
+    assert await is_let_go(asked, Unanswered)

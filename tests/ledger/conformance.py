@@ -12,6 +12,7 @@ from gateway.core.events import CallProbed, CallReconciled, Event, RunClosed, Ru
 from gateway.core.model import Payload
 from gateway.ledger.verify import Problem, verify
 from gateway.ports import Committed, Decision, LedgerFault
+from tests.cycles import is_let_go
 from tests.ledger.runs import HOLD, RUN, admit, hold, life, open_run, settle, vote
 from tests.ledger.tally import SettableClock, append, event, evolve, look, sealed
 
@@ -44,6 +45,19 @@ async def test_a_step_that_raises_fails_alone(opened: Opened) -> None:
         done = await asyncio.gather(*(ledger.transact(("run_1",), step) for step in steps), return_exceptions=True)
         assert [type(each) for each in done] == [Committed, ZeroDivisionError, ValueError, Committed]
         assert (await ledger.state("run_1")).seq == 2
+
+
+class Refusal(Exception):
+    pass
+
+
+async def test_what_a_step_raised_leaves_nothing_behind(opened: Opened) -> None:
+    def broken(states: Mapping[str, Any], now: int) -> Decision:
+        raise Refusal
+
+    async with opened() as ledger:
+        await ledger.state("run_1")
+        assert await is_let_go(lambda: ledger.transact(("run_1",), broken), Refusal)
 
 
 async def test_a_decision_is_appended_whole_or_not_at_all(opened: Opened) -> None:

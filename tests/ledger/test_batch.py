@@ -83,8 +83,9 @@ async def test_a_step_without_streams_is_possible() -> None:
 
 async def test_a_caller_that_left_is_not_told() -> None:
     made, left = batch("run_1"), job(append("run_1"), "run_1")
+    waiter = left.waiter
     made.decide(left)
-    left.waiter.cancel()
+    waiter.cancel()
     left.answer()
     left.fail("too late as well")
-    assert left.waiter.cancelled()
+    assert waiter.cancelled()

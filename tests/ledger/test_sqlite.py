@@ -187,6 +187,17 @@ async def test_every_commit_waits_for_the_disk(opened: Opened) -> None:
         assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+async def test_a_probe_that_died_halfway_is_in_no_later_ones_way(path: Path, opened: Opened) -> None:
+    async with opened():
+        pass
+    with sqlite3.connect(path) as raw:
+        raw.execute(statements("sqlite")["add_probe"])
+    async with opened() as ledger:
+        await ledger.store.probe()  # type: ignore[attr-defined]
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("SELECT count(*) FROM probes").fetchall() == [(0,)]
+
+
 async def test_events_can_neither_be_changed_nor_deleted(path: Path, opened: Opened) -> None:
     async with opened() as ledger:
         await ledger.transact(("run_1",), append("run_1"))

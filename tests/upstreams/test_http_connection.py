@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.ports import UpstreamFault
 from gateway.upstreams.http_connection import MAX_HEAD, Connection, Response
+from tests.cycles import is_let_go
 
 pytestmark = pytest.mark.anyio
 
@@ -296,6 +297,11 @@ async def test_the_deadline_ends_it_and_closes():
             await call
         assert (caught.value.kind, caught.value.status) == ("timeout", 200)
         assert await it.hung_up()
+
+async def test_a_fault_leaves_nothing_behind():
+    async with line() as it:
+        assert await is_let_go(lambda: it.ask(seconds=0.01), UpstreamFault)
+
 
 @pytest.mark.parametrize(("first_s", "second_s"), [(0.03, 0.1), (5, 0.05)])
 async def test_each_request_on_a_connection_has_its_own_deadline(first_s, second_s):

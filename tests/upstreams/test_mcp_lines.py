@@ -9,6 +9,7 @@ import pytest
 
 from gateway.ports import Client, UpstreamFault
 from gateway.upstreams.lines import Overlong
+from tests.cycles import is_let_go
 from tests.upstreams.conversation import Conversation
 from tests.upstreams.origin import dispatch
 
@@ -46,6 +47,16 @@ async def test_the_end_leaves_what_is_in_flight_unknown_and_refuses_the_rest():
     with pytest.raises(UpstreamFault) as caught:
         await calling(talk)
     assert caught.value.kind == "unavailable"
+
+
+async def test_a_fault_leaves_nothing_behind():
+    talk = Conversation()
+
+    async def dies() -> None:
+        asyncio.get_running_loop().call_later(0.01, talk.lines.end, "it died")
+        await talk.peer.call(dispatch())
+
+    assert await is_let_go(dies, UpstreamFault)
 
 
 @pytest.mark.parametrize(
