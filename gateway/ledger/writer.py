@@ -230,6 +230,8 @@ class Writer:
             if rows.events:
                 first = rows.events[0]
                 return await self._store.recorded(first.stream, first.seq) == first.event_id
+            shown, last = await self._store.reader.shown()
+            return rows.shows and shown == last
         return False
 
     def _install(self, batch: Batch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_accounts_that_agree_contradict_nothing(story: Story) -> None:
 
 
 def requested_before_its_intent(story: Story) -> None:
-    story.entries[0] = replace(story.entries[0], at=story.world.now - 1)
+    story.entries[0] = dataclasses.replace(story.entries[0], at=story.world.now - 1)
 
 
 def requested_oftener_than_intended(story: Story) -> None:
@@ -62,7 +63,7 @@ def requested_oftener_than_intended(story: Story) -> None:
 
 
 def requested_under_another_key(story: Story) -> None:
-    story.entries[2] = replace(story.entries[2], key="other")
+    story.entries[2] = dataclasses.replace(story.entries[2], key="other")
 
 
 def requested_without_any_intent(story: Story) -> None:

@@ -90,6 +90,19 @@ async def test_where_no_call_waits_all_is_shown_at_once(path: Path, opened_for_r
         assert await ledger.store.reader.unshown() == []
 
 
+async def test_a_showing_whose_commit_only_seemed_to_fail_disturbs_nobody(path: Path) -> None:
+    store = FaultyStore(path)
+    ledger = StoreLedger(store, Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core")), SystemClock(), capacity=9, readonly=False)
+    await ledger.open()
+    await life(ledger, open_run(), admit(1))
+    store.fail = "after"
+    await ledger.show()
+    assert (states(path), await store.reader.unshown()) == ({"call_r_1": "admitted"}, [])
+    await life(ledger, settle(1))
+    store.fail = ""
+    await ledger.close()
+
+
 async def test_closing_shows_the_rest(path: Path, opened_for_runs: Opened) -> None:
     async with opened_for_runs() as ledger:
         await life(ledger, open_run(), admit(1), settle(1), admit(2))
