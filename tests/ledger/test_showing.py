@@ -18,7 +18,7 @@ from gateway.ledger.ledger import StoreLedger
 from gateway.ledger.sqlite import SqliteLedger
 from gateway.ledger.states import Fold
 from gateway.ledger.verify import verify
-from gateway.ports import LedgerFault
+from gateway.ports import Decision, LedgerFault
 from gateway.system import SystemClock
 from tests.ledger.conformance import Opened
 from tests.ledger.runs import RUN, admit, life, open_run, settle
@@ -101,6 +101,20 @@ async def test_a_showing_whose_commit_only_seemed_to_fail_disturbs_nobody(path: 
     await life(ledger, settle(1))
     store.fail = ""
     await ledger.close()
+
+
+async def test_a_batch_without_events_that_shows_nothing_is_not_taken_for_durable(path: Path) -> None:
+    store = FaultyStore(path)
+    ledger = StoreLedger(store, Fold(streams.empty, streams.evolve, 1, Checkpoints("gateway.core")), SystemClock(), capacity=9, readonly=False)
+    await ledger.open()
+    await life(ledger, open_run())
+    store.fail = "before"
+    with pytest.raises(LedgerFault):
+        await ledger.transact((RUN,), lambda states, now: Decision((), None, policies={"digest": "text"}))
+    store.fail = ""
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("SELECT * FROM policies").fetchall() == []
 
 
 async def test_closing_shows_the_rest(path: Path, opened_for_runs: Opened) -> None:
