@@ -20,6 +20,4 @@ class Secret:
         return "***"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return hmac.compare_digest(self._text.encode(), other._text.encode())
+        return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())

@@ -56,7 +56,7 @@ def number_text(number: float) -> str:
     """A finite float as ECMAScript's Number::toString prints it (RFC 8785 §3.2.2.3); raises ValueError for the others."""
     if not isfinite(number):
         raise ValueError(f"{number!r} is no JSON number")
-    mantissa, _, exponent = repr(number).partition("e")
+    mantissa, _, exponent = float.__repr__(number).partition("e")
     mantissa = mantissa.removesuffix(".0")
     if not exponent:
         return "0" if number == 0 else mantissa
@@ -96,12 +96,16 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            raise TypeError("an object's keys are text in JSON")
         members = sorted(value.items(), key=lambda member: member[0].encode("utf-16-be"))
         return "{" + ",".join(f"{encode_basestring(name)}:{_written(item)}" for name, item in members) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(_written, value)) + "]"
     if isinstance(value, float):
         return number_text(value)
-    if value is None or isinstance(value, int):
+    if value is None or isinstance(value, bool):
         return _encode(value).decode()
+    if isinstance(value, int):
+        return int.__repr__(value)
     raise TypeError(f"a value of type {type(value).__name__} is no JSON")

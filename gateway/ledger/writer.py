@@ -30,6 +30,7 @@ from gateway.ports import Clock, Committed, Decision, LedgerFault, Step
 _LOG: Final = logging.getLogger("gateway.ledger")
 _MOST: Final = 128  # steps in a batch: bounds how long deciding keeps the loop
 _QUIET_ROUNDS: Final = 5  # with 3 a part of the callers falls behind, and then comes one commit later for good
+_MOST_ROUNDS: Final = 50  # a trickle of steps must not keep the first one waiting
 _PROBE_MS: Final = 250
 _SHOW_S: Final = 0.1
 _SHOW_AGAIN_S: Final = 5.0
@@ -149,8 +150,9 @@ class Writer:
     async def _gathered(self) -> list[Job]:
         """The steps of the next batch. What is ready to run runs first, as long as it brings more of them: a commit costs as much as many steps,
         and callers that were answered together come back together. What a socket brought takes some rounds of the loop to become a step."""
-        waiting = quiet = 0
-        while 0 < len(self._queue) < _MOST and quiet < _QUIET_ROUNDS:
+        waiting = quiet = rounds = 0
+        while 0 < len(self._queue) < _MOST and quiet < _QUIET_ROUNDS and rounds < _MOST_ROUNDS:
+            rounds += 1
             quiet = quiet + 1 if len(self._queue) == waiting else 0
             waiting = len(self._queue)
             await asyncio.sleep(0)

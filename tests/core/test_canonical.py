@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import struct
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -90,7 +91,19 @@ def test_nesting_beyond_the_stack_is_refused() -> None:
         canonical(deep)
 
 
-@pytest.mark.parametrize("value", [b"bytes", {1, 2}, object(), {"a": [b""]}])
+class Ours(int):
+    pass
+
+
+class Named(float, Enum):
+    HALF = 0.5
+
+
+def test_kinds_of_numbers_are_numbers() -> None:
+    assert canonical([Ours(5), Named.HALF, True, 1.0]) == b"[5,0.5,true,1]"
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1, 2}, object(), {"a": [b""]}, {1: 2}, {(1,): 1}, {b"a": 1}, [1.0, {None: 1}]])
 def test_what_is_no_json_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError):
         canonical(value)

@@ -85,6 +85,17 @@ async def test_what_queues_up_during_a_commit_shares_the_next_one(ledger: StoreL
     assert store.commits == 2
 
 
+async def test_a_trickle_of_steps_does_not_keep_the_first_one_waiting(ledger: StoreLedger, store: FaultyStore) -> None:
+    steps, rounds = [start(ledger)], 0
+    while not store.commits:
+        rounds += 1
+        if rounds % 3 == 0:
+            steps.append(start(ledger))
+        await asyncio.sleep(0)
+    assert rounds < 100
+    await asyncio.gather(*steps)
+
+
 async def test_nobody_is_answered_before_the_commit_not_even_who_only_looked(ledger: StoreLedger, store: FaultyStore) -> None:
     store.gate.clear()
     appending, looking = start(ledger), start(ledger, look)
